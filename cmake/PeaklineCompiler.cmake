@@ -1,0 +1,23 @@
+# How everything is compiled: C++20, warnings on, sanitizers when asked, ccache when there.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+endif()
+
+add_library(peakline_warnings INTERFACE)
+target_compile_options(peakline_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror)
+
+if(PEAKLINE_SANITIZE)
+  add_compile_options(-fsanitize=${PEAKLINE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PEAKLINE_SANITIZE})
+endif()

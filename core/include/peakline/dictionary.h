@@ -1,0 +1,97 @@
+// The words of a recording: what its ids stand for.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <peakline/category.h>
+#include <peakline/ids.h>
+#include <peakline/units.h>
+
+namespace peakline {
+
+// A module of the model. `path` is its full dotted name ("GPT2.h.0.attn"), the parent's path
+// included.
+struct ModuleInfo {
+  std::string path;
+  std::string type;  // the Python class, for example "Linear"
+  ModuleId parent;
+};
+
+struct DeviceInfo {
+  std::string name;   // "cuda:0", "cpu"
+  std::string model;  // "NVIDIA H200"; empty when not known
+  Bytes total;        // the device's memory; 0 when not known
+};
+
+struct CategoryInfo {
+  std::string name;
+  CategoryId parent;  // itself for the top level
+};
+
+// Tables from ids to words. Entry 0 of names, ops and modules is "none".
+// Writers intern, readers define; both only ever append. Not thread-safe.
+class Dictionary {
+ public:
+  Dictionary();
+
+  NameId intern_name(std::string_view text);
+  OpId intern_op(std::string_view name);
+  // One module per path; the first parent and type given for a path stay.
+  ModuleId intern_module(std::string_view path, std::string_view type, ModuleId parent);
+  DeviceId intern_device(const DeviceInfo& device);
+  ThreadId intern_thread(std::string_view name);
+  CategoryId intern_category(std::string_view name, CategoryId parent);
+
+  // Unknown ids answer with the "none" entry, so that a damaged stream cannot reach out of a table.
+  [[nodiscard]] std::string_view name(NameId id) const noexcept;
+  [[nodiscard]] std::string_view op(OpId id) const noexcept;
+  [[nodiscard]] const ModuleInfo& module(ModuleId id) const noexcept;
+  [[nodiscard]] const DeviceInfo& device(DeviceId id) const noexcept;
+  [[nodiscard]] std::string_view thread(ThreadId id) const noexcept;
+  [[nodiscard]] const CategoryInfo& category(CategoryId id) const noexcept;
+  // The top-level category above `id`.
+  [[nodiscard]] CategoryId top_level(CategoryId id) const noexcept;
+  // "Parameter", or "Parameter / Sharded" for the second level.
+  [[nodiscard]] std::string category_label(CategoryId id) const;
+
+  [[nodiscard]] std::size_t name_count() const noexcept { return names_.size(); }
+  [[nodiscard]] std::size_t op_count() const noexcept { return ops_.size(); }
+  [[nodiscard]] std::size_t module_count() const noexcept { return modules_.size(); }
+  [[nodiscard]] std::size_t device_count() const noexcept { return devices_.size(); }
+  [[nodiscard]] std::size_t thread_count() const noexcept { return threads_.size(); }
+  [[nodiscard]] std::size_t category_count() const noexcept { return categories_.size(); }
+
+  // Readers: appends the next entry of a table as the file defines it. False when the table is
+  // full.
+  bool define_name(std::string text);
+  bool define_op(std::string name);
+  bool define_module(ModuleInfo module);
+  bool define_device(DeviceInfo device);
+  bool define_thread(std::string name);
+  bool define_category(CategoryInfo category);
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  using Index = std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>>;
+
+  std::vector<std::string> names_;
+  std::vector<std::string> ops_;
+  std::vector<ModuleInfo> modules_;
+  std::vector<DeviceInfo> devices_;
+  std::vector<std::string> threads_;
+  std::vector<CategoryInfo> categories_;
+  Index name_index_;
+  Index op_index_;
+  Index module_index_;
+};
+
+}  // namespace peakline
