@@ -1,0 +1,99 @@
+// What the program is doing at this point of the stream: ops and modules per thread, phase, step.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include <peakline/diagnostics.h>
+#include <peakline/dictionary.h>
+#include <peakline/event.h>
+#include <peakline/ids.h>
+
+namespace peakline {
+
+struct OpFrame {
+  OpId op;
+  std::uint64_t serial = 0;  // which call of an op this is, over the whole recording
+  bool only_allocates = false;
+};
+
+struct ModuleFrame {
+  ModuleId module;
+  ModulePass pass = ModulePass::kForward;
+  std::uint64_t enter_event = 0;
+  std::uint32_t recompute = 0;  // serial of the outermost recompute around it; 0 outside of one
+};
+
+// What the program was about when something happened. It decides how lifetimes are read.
+enum class Era : std::uint8_t { kForward, kRecompute, kBackward, kOptimizer };
+
+// How often things have begun and ended so far; comparing two of these says what lies between.
+struct Progress {
+  std::uint32_t steps = 0;
+  std::uint32_t backwards_begun = 0;
+  std::uint32_t backwards_ended = 0;
+  std::uint32_t optimizers_ended = 0;
+  std::uint32_t forwards_in_step = 0;  // outermost module forwards begun since the last step
+  bool any_module = false;
+};
+
+// Follows the events that say who is running. Not thread-safe.
+class Context {
+ public:
+  Context(const Dictionary& dictionary, Diagnostics& diagnostics);
+
+  void on(ThreadId thread, const OpBegin& begin);
+  void on(ThreadId thread, const OpEnd& end);
+  void on(ThreadId thread, const ModuleEnter& enter, std::uint64_t event);
+  // Closes the innermost matching frame and everything opened above it; the closed frames,
+  // innermost first, are valid until the next call.
+  const std::vector<ModuleFrame>& on(ThreadId thread, const ModuleLeave& leave);
+  void on(const PhaseBegin& begin);
+  void on(const PhaseEnd& end);
+  void on(const StepEnd& end);
+  // The stream is over: what is still open was never left.
+  void finish();
+
+  // The op to blame on this thread: the innermost that does more than allocate for another.
+  [[nodiscard]] OpFrame op(ThreadId thread) const noexcept;
+  // Whether the op call `serial` is still running on this thread.
+  [[nodiscard]] bool runs(ThreadId thread, std::uint64_t serial) const noexcept;
+  [[nodiscard]] ModuleId module(ThreadId thread) const noexcept;
+  [[nodiscard]] Era era(ThreadId thread) const noexcept;
+  // Serial of the recompute that runs on this thread; 0 when none does.
+  [[nodiscard]] std::uint32_t recompute(ThreadId thread) const noexcept;
+  [[nodiscard]] bool recompute_ended(std::uint32_t serial) const noexcept;
+  [[nodiscard]] const Progress& progress() const noexcept { return progress_; }
+  [[nodiscard]] std::uint64_t calls(OpId op) const noexcept;
+  // No module is running on any thread.
+  [[nodiscard]] bool outside_modules() const noexcept { return open_modules_ == 0; }
+
+ private:
+  struct ThreadState {
+    std::vector<OpFrame> ops;
+    std::vector<ModuleFrame> modules;
+  };
+
+  ThreadState& state(ThreadId thread);
+  [[nodiscard]] const ThreadState* find(ThreadId thread) const noexcept;
+  [[nodiscard]] bool only_allocates(OpId op);
+  void begin_backward();
+  void close(const ModuleFrame& frame);
+
+  const Dictionary& dictionary_;
+  Diagnostics& diagnostics_;
+  std::vector<ThreadState> threads_;
+  std::vector<ModuleFrame> closed_;
+  std::vector<std::uint64_t> calls_;            // by op
+  std::vector<std::uint8_t> allocates_;         // by op: 0 not looked up yet, 1 no, 2 yes
+  std::vector<std::uint32_t> recomputing_;      // serials of recomputes that have not ended
+  std::array<std::uint32_t, 3> open_phases_{};  // by Phase
+  Progress progress_;
+  std::uint64_t op_serial_ = 0;
+  std::uint32_t recompute_serial_ = 0;
+  std::uint32_t open_modules_ = 0;
+  std::uint32_t open_backward_modules_ = 0;
+};
+
+}  // namespace peakline

@@ -1,0 +1,122 @@
+// The answers that people ask for first, as data: one read of a recording gives them all.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <peakline/dictionary.h>
+#include <peakline/replay.h>
+#include <peakline/status.h>
+#include <peakline/trace.h>
+#include <peakline/units.h>
+
+namespace peakline {
+
+struct NamedBytes {
+  std::string name;
+  Bytes bytes;
+};
+
+// A module and everything below it, at the device's peak.
+struct ModuleRow {
+  std::string path;
+  std::string type;
+  std::size_t depth = 0;                // 0 for a root module
+  Bytes peak;                           // held at the device's peak by it and the modules below it
+  Bytes own;                            // thereof by itself
+  std::vector<NamedBytes> by_category;  // sums to `peak`
+  Bytes highest_while_running;          // the device's total, over all its calls
+  std::uint64_t forward_calls = 0;
+};
+
+struct OpRow {
+  std::string name;
+  std::uint64_t calls = 0;
+  std::uint64_t allocations = 0;
+  Bytes at_peak;    // held at the device's peak
+  Bytes allocated;  // over the whole recording
+  Bytes largest;    // single allocation
+};
+
+struct StepRow {
+  Bytes peak_allocated;
+  std::optional<Bytes> peak_reserved;
+};
+
+struct TimelinePoint {
+  std::uint64_t first_event = 0;
+  TimeNs time;
+  Bytes lowest;
+  Bytes highest;
+  Bytes reserved;
+  std::vector<Bytes> by_category;  // as the point's stretch began; by TimelineView::categories
+};
+
+// The timeline at the finest level that has at most `Options::timeline_points` points.
+struct TimelineView {
+  std::uint64_t events_per_point = 1;
+  std::vector<std::string> categories;
+  std::vector<TimelinePoint> points;
+};
+
+struct DeviceSummary {
+  std::string name;
+  std::string model;
+  std::optional<Bytes> memory_limit;
+  Bytes peak_allocated;
+  std::optional<Bytes> peak_reserved;  // none when the producer could not see it
+  Bytes allocated_at_end;
+  std::uint64_t segments = 0;
+  std::uint64_t retries = 0;
+  std::uint64_t ooms = 0;
+  std::optional<bool> fits;
+
+  // The peak: when, where, and what was alive.
+  std::uint64_t peak_event = 0;
+  TimeNs peak_time;
+  std::uint32_t peak_step = 0;  // 1 is the first
+  std::string peak_phase;       // forward, recompute, backward, optimizer
+  std::string peak_op;
+  std::string peak_module;
+  std::vector<NamedBytes> by_category;     // top level, largest first, sums to peak_allocated
+  std::vector<NamedBytes> by_subcategory;  // both levels ("Parameter / Sharded"), largest first
+  Bytes outside_modules;                   // held at the peak by no module
+  std::vector<ModuleRow> modules;          // depth first, in order of definition
+  std::vector<OpRow> ops;                  // largest at the peak first
+
+  std::vector<StepRow> steps;
+  TimelineView timeline;
+};
+
+struct Summary {
+  RunInfo info;
+  std::vector<DeviceSummary> devices;  // accelerators before the host, then largest peak first
+  std::uint64_t events = 0;
+  std::uint64_t steps_completed = 0;
+  TimeNs duration;
+  std::uint64_t unknown_values = 0;
+  Bytes host_peak;
+  std::vector<std::string> warnings;
+
+  // The device that the run is about; null when nothing was ever allocated.
+  [[nodiscard]] const DeviceSummary* main_device() const noexcept {
+    return devices.empty() ? nullptr : &devices.front();
+  }
+};
+
+struct SummaryOptions {
+  std::size_t timeline_points = 512;
+};
+
+// Reads all of `reader`. Memory grows with modules, ops, steps and live blocks, not with events.
+Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options = {});
+
+// One JSON object; keys and meanings are in docs/json.md.
+std::string summary_to_json(const Summary& summary);
+
+// A table as CSV with a header line: "categories", "modules", "ops", "steps" or "timeline".
+Result<std::string> summary_to_csv(const Summary& summary, std::string_view table);
+
+}  // namespace peakline

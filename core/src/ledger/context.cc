@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <string_view>
+
+#include <peakline/context.h>
+
+namespace peakline {
+namespace {
+
+// Ops whose only work is to get memory for the op that called them. Blaming them would say nothing.
+bool is_allocation_op(std::string_view name) {
+  constexpr std::string_view kEmpty = "aten::empty";
+  constexpr std::string_view kNewEmpty = "aten::new_empty";
+  return name.starts_with(kEmpty) || name.starts_with(kNewEmpty) || name == "aten::resize_" ||
+         name == "aten::resize";
+}
+
+std::size_t index(Phase phase) { return static_cast<std::size_t>(phase); }
+
+}  // namespace
+
+Context::Context(const Dictionary& dictionary, Diagnostics& diagnostics)
+    : dictionary_(dictionary), diagnostics_(diagnostics) {}
+
+Context::ThreadState& Context::state(ThreadId thread) {
+  if (thread.raw() >= threads_.size()) threads_.resize(thread.raw() + std::size_t{1});
+  return threads_[thread.raw()];
+}
+
+const Context::ThreadState* Context::find(ThreadId thread) const noexcept {
+  return thread.raw() < threads_.size() ? &threads_[thread.raw()] : nullptr;
+}
+
+bool Context::only_allocates(OpId op) {
+  if (op.raw() >= allocates_.size()) {
+    // Grown to the whole table at once; an id beyond it is unknown and counts as "no".
+    allocates_.resize(dictionary_.op_count(), 0);
+    if (op.raw() >= allocates_.size()) return false;
+  }
+  std::uint8_t& known = allocates_[op.raw()];
+  if (known == 0) known = is_allocation_op(dictionary_.op(op)) ? 2 : 1;
+  return known == 2;
+}
+
+void Context::on(ThreadId thread, const OpBegin& begin) {
+  if (begin.op.raw() >= dictionary_.op_count()) diagnostics_.count(Loss::kUnknownId);
+  state(thread).ops.push_back({begin.op, ++op_serial_, only_allocates(begin.op)});
+  if (begin.op.raw() < allocates_.size()) {
+    if (calls_.size() < allocates_.size()) calls_.resize(allocates_.size(), 0);
+    ++calls_[begin.op.raw()];
+  }
+}
+
+void Context::on(ThreadId thread, const OpEnd&) {
+  std::vector<OpFrame>& ops = state(thread).ops;
+  if (ops.empty()) {
+    diagnostics_.count(Loss::kOpEndWithoutBegin);
+    return;
+  }
+  ops.pop_back();
+}
+
+void Context::begin_backward() { ++progress_.backwards_begun; }
+
+void Context::on(ThreadId thread, const ModuleEnter& enter, std::uint64_t event) {
+  if (enter.module.raw() >= dictionary_.module_count()) diagnostics_.count(Loss::kUnknownId);
+  std::vector<ModuleFrame>& modules = state(thread).modules;
+  ModuleFrame frame{enter.module, enter.pass, event, 0};
+  if (!modules.empty()) frame.recompute = modules.back().recompute;
+  progress_.any_module = true;
+  switch (enter.pass) {
+    case ModulePass::kForward:
+      if (modules.empty()) ++progress_.forwards_in_step;
+      break;
+    case ModulePass::kRecompute:
+      if (frame.recompute == 0) {
+        frame.recompute = ++recompute_serial_;
+        recomputing_.push_back(frame.recompute);
+      }
+      break;
+    case ModulePass::kBackward:
+      if (open_phases_[index(Phase::kBackward)] == 0 && open_backward_modules_ == 0) {
+        begin_backward();
+      }
+      ++open_backward_modules_;
+      break;
+  }
+  ++open_modules_;
+  modules.push_back(frame);
+}
+
+void Context::close(const ModuleFrame& frame) {
+  --open_modules_;
+  if (frame.pass == ModulePass::kBackward) {
+    --open_backward_modules_;
+    if (open_phases_[index(Phase::kBackward)] == 0 && open_backward_modules_ == 0) {
+      ++progress_.backwards_ended;
+    }
+  }
+}
+
+const std::vector<ModuleFrame>& Context::on(ThreadId thread, const ModuleLeave& leave) {
+  closed_.clear();
+  std::vector<ModuleFrame>& modules = state(thread).modules;
+  const auto match = std::find_if(modules.rbegin(), modules.rend(), [&](const ModuleFrame& frame) {
+    return frame.module == leave.module && frame.pass == leave.pass;
+  });
+  if (match == modules.rend()) {
+    diagnostics_.count(Loss::kModuleLeaveWithoutEnter);
+    return closed_;
+  }
+  if (leave.pass == ModulePass::kBackward) {
+    // Backward modules overlap: autograd may finish an outer one's work before an inner one's.
+    closed_.push_back(*match);
+    modules.erase(std::next(match).base());
+  } else {
+    const std::size_t above = static_cast<std::size_t>(match - modules.rbegin());
+    diagnostics_.count(Loss::kModuleNeverLeft, above);
+    closed_.assign(modules.rbegin(), std::next(match));
+    modules.resize(modules.size() - above - 1);
+  }
+  for (const ModuleFrame& frame : closed_) close(frame);
+
+  const std::uint32_t still = modules.empty() ? 0 : modules.back().recompute;
+  for (const ModuleFrame& frame : closed_) {
+    if (frame.recompute != still) std::erase(recomputing_, frame.recompute);
+  }
+  return closed_;
+}
+
+void Context::on(const PhaseBegin& begin) {
+  if (begin.phase == Phase::kBackward && open_phases_[index(Phase::kBackward)] == 0 &&
+      open_backward_modules_ == 0) {
+    begin_backward();
+  }
+  ++open_phases_[index(begin.phase)];
+}
+
+void Context::on(const PhaseEnd& end) {
+  std::uint32_t& open = open_phases_[index(end.phase)];
+  if (open == 0) {
+    diagnostics_.count(Loss::kPhaseEndWithoutBegin);
+    return;
+  }
+  if (--open > 0) return;
+  if (end.phase == Phase::kOptimizer) ++progress_.optimizers_ended;
+  if (end.phase == Phase::kBackward && open_backward_modules_ == 0) ++progress_.backwards_ended;
+}
+
+void Context::on(const StepEnd&) {
+  ++progress_.steps;
+  progress_.forwards_in_step = 0;
+}
+
+void Context::finish() { diagnostics_.count(Loss::kModuleNeverLeft, open_modules_); }
+
+OpFrame Context::op(ThreadId thread) const noexcept {
+  const ThreadState* state = find(thread);
+  if (state == nullptr || state->ops.empty()) return {};
+  for (auto frame = state->ops.rbegin(); frame != state->ops.rend(); ++frame) {
+    if (!frame->only_allocates) return *frame;
+  }
+  return state->ops.back();
+}
+
+bool Context::runs(ThreadId thread, std::uint64_t serial) const noexcept {
+  const ThreadState* state = find(thread);
+  if (serial == 0 || state == nullptr) return false;
+  // Serials grow from the bottom of a stack to its top.
+  for (auto frame = state->ops.rbegin(); frame != state->ops.rend(); ++frame) {
+    if (frame->serial <= serial) return frame->serial == serial;
+  }
+  return false;
+}
+
+ModuleId Context::module(ThreadId thread) const noexcept {
+  const ThreadState* state = find(thread);
+  return state == nullptr || state->modules.empty() ? ModuleId{} : state->modules.back().module;
+}
+
+Era Context::era(ThreadId thread) const noexcept {
+  if (open_phases_[index(Phase::kOptimizer)] > 0) return Era::kOptimizer;
+  const ThreadState* state = find(thread);
+  if (state != nullptr && !state->modules.empty()) {
+    const ModuleFrame& top = state->modules.back();
+    if (top.recompute != 0) return Era::kRecompute;
+    if (top.pass == ModulePass::kBackward) return Era::kBackward;
+  }
+  return open_phases_[index(Phase::kBackward)] > 0 ? Era::kBackward : Era::kForward;
+}
+
+std::uint32_t Context::recompute(ThreadId thread) const noexcept {
+  const ThreadState* state = find(thread);
+  return state == nullptr || state->modules.empty() ? 0 : state->modules.back().recompute;
+}
+
+bool Context::recompute_ended(std::uint32_t serial) const noexcept {
+  return std::find(recomputing_.begin(), recomputing_.end(), serial) == recomputing_.end();
+}
+
+std::uint64_t Context::calls(OpId op) const noexcept {
+  return op.raw() < calls_.size() ? calls_[op.raw()] : 0;
+}
+
+}  // namespace peakline

@@ -1,0 +1,57 @@
+// What was alive at one moment, with categories that only the future knows.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <peakline/replay.h>
+
+namespace peakline {
+
+// A block that was alive at the moment, and what it turned out to be.
+struct Held {
+  Bytes bytes;
+  CategoryId category;
+  ModuleId module;
+  OpId op;
+};
+
+// Follows one device; give it that device's blocks only. The moment may move forward any number of
+// times at no cost: nothing is copied when it is set. Blocks that were alive then are remembered as
+// they die; the rest are in the ledger when the stream is over.
+class MomentSet {
+ public:
+  explicit MomentSet(DeviceId device, std::uint64_t moment = 0)
+      : device_(device), moment_(moment) {}
+
+  // The moment is now, after this event.
+  void mark(const Now& now) {
+    moment_ = now.event;
+    departed_.clear();
+  }
+
+  void on_free(const Now& now, const Block& block, CategoryId category) {
+    if (block.birth.event <= moment_ && moment_ < now.event) {
+      departed_.push_back({block.bytes, category, block.module, block.op});
+    }
+  }
+
+  // Everything that was alive at the moment. Call it once, when the stream is over.
+  [[nodiscard]] std::vector<Held> finish(const Now& now) {
+    std::vector<Held> all = std::move(departed_);
+    now.ledger.for_each_live([&](const Block& block) {
+      if (block.device != device_ || block.birth.event > moment_) return;
+      all.push_back(
+          {block.bytes, resolve_category(block, now.context, true), block.module, block.op});
+    });
+    return all;
+  }
+
+ private:
+  DeviceId device_;
+  std::uint64_t moment_;
+  std::vector<Held> departed_;
+};
+
+}  // namespace peakline

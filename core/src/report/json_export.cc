@@ -1,0 +1,127 @@
+#include <nlohmann/json.hpp>
+
+#include <peakline/summary.h>
+
+namespace peakline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+Json optional_bytes(const std::optional<Bytes>& bytes) {
+  return bytes ? Json(bytes->raw()) : Json(nullptr);
+}
+
+std::string text(const RunInfo& info, const std::string& key) {
+  const auto found = info.find(key);
+  return found == info.end() ? std::string() : found->second;
+}
+
+Json by_name(const std::vector<NamedBytes>& rows) {
+  Json out = Json::object();
+  for (const NamedBytes& row : rows) out[row.name] = row.bytes.raw();
+  return out;
+}
+
+Json module_json(const ModuleRow& row) {
+  return {{"path", row.path},
+          {"type", row.type},
+          {"peak", row.peak.raw()},
+          {"own", row.own.raw()},
+          {"by_category", by_name(row.by_category)},
+          {"highest_while_running", row.highest_while_running.raw()},
+          {"forward_calls", row.forward_calls}};
+}
+
+Json op_json(const OpRow& row) {
+  return {{"name", row.name},
+          {"calls", row.calls},
+          {"allocations", row.allocations},
+          {"at_peak", row.at_peak.raw()},
+          {"allocated", row.allocated.raw()},
+          {"largest", row.largest.raw()}};
+}
+
+Json timeline_json(const TimelineView& view) {
+  Json points = Json::array();
+  for (const TimelinePoint& point : view.points) {
+    Json held = Json::array();
+    for (const Bytes bytes : point.by_category) held.push_back(bytes.raw());
+    points.push_back({{"first_event", point.first_event},
+                      {"time_ns", point.time.raw()},
+                      {"lowest", point.lowest.raw()},
+                      {"highest", point.highest.raw()},
+                      {"reserved", point.reserved.raw()},
+                      {"by_category", std::move(held)}});
+  }
+  return {{"events_per_point", view.events_per_point},
+          {"categories", view.categories},
+          {"points", std::move(points)}};
+}
+
+template <class Rows, class ToJson>
+Json list(const Rows& rows, ToJson to_json) {
+  Json out = Json::array();
+  for (const auto& row : rows) out.push_back(to_json(row));
+  return out;
+}
+
+Json step_json(const StepRow& step) {
+  return {{"peak_allocated", step.peak_allocated.raw()},
+          {"peak_reserved", optional_bytes(step.peak_reserved)}};
+}
+
+void put_device(Json& out, const DeviceSummary& device) {
+  out["device"] = device.name;
+  out["gpu"] = device.model;
+  out["peak_allocated"] = device.peak_allocated.raw();
+  out["peak_reserved"] = optional_bytes(device.peak_reserved);
+  out["memory_limit"] = optional_bytes(device.memory_limit);
+  out["allocated_at_end"] = device.allocated_at_end.raw();
+  out["fits"] = device.fits ? Json(*device.fits) : Json(nullptr);
+  out["segments"] = device.segments;
+  out["retries"] = device.retries;
+  out["ooms"] = device.ooms;
+  out["peak"] = {{"event", device.peak_event},
+                 {"time_ns", device.peak_time.raw()},
+                 {"step", device.peak_step},
+                 {"phase", device.peak_phase},
+                 {"op", device.peak_op},
+                 {"module", device.peak_module},
+                 {"outside_modules", device.outside_modules.raw()}};
+  out["by_category"] = by_name(device.by_category);
+  out["by_subcategory"] = by_name(device.by_subcategory);
+  out["modules"] = list(device.modules, module_json);
+  out["ops"] = list(device.ops, op_json);
+  out["steps"] = list(device.steps, step_json);
+  out["timeline"] = timeline_json(device.timeline);
+}
+
+}  // namespace
+
+std::string summary_to_json(const Summary& summary) {
+  Json out;
+  out["schema_version"] = kSchemaVersion;
+  const DeviceSummary nothing;
+  const DeviceSummary* main = summary.main_device();
+  put_device(out, main == nullptr ? nothing : *main);
+  out["torch"] = text(summary.info, "torch");
+  out["host_peak"] = summary.host_peak.raw();
+  out["unknown_values"] = summary.unknown_values;
+  out["events"] = summary.events;
+  out["steps_completed"] = summary.steps_completed;
+  out["duration_ns"] = summary.duration.raw();
+  out["info"] = summary.info;
+  out["warnings"] = summary.warnings;
+  out["devices"] = Json::array();
+  for (std::size_t i = 1; i < summary.devices.size(); ++i) {
+    Json device;
+    put_device(device, summary.devices[i]);
+    out["devices"].push_back(std::move(device));
+  }
+  // Names come from the user's program: bytes that are not UTF-8 must not stop the export.
+  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace peakline

@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include <peakline/summary.h>
+
+#include "ledger/module_spans.h"
+#include "ledger/op_usage.h"
+#include "ledger/peak.h"
+#include "ledger/steps.h"
+#include "ledger/timeline.h"
+#include "report/module_table.h"
+
+namespace peakline {
+namespace {
+
+// Every question at once; each is a pass of its own.
+struct Passes {
+  PeakPass peak;
+  ModuleSpansPass modules;
+  OpUsagePass ops;
+  StepsPass steps;
+  TimelinePass timeline;
+
+  [[nodiscard]] std::array<Pass*, 5> all() { return {&peak, &modules, &ops, &steps, &timeline}; }
+};
+
+// Remembers what the ledger and context say at the end; they are gone when the replay is.
+class EndPass : public Pass {
+ public:
+  void finish(const Now& now) override {
+    events = now.event;
+    time = now.time;
+    for (std::size_t i = 0; i < now.ledger.device_count(); ++i) {
+      totals.push_back(now.ledger.totals(DeviceId(static_cast<std::uint8_t>(i))));
+    }
+    for (std::uint32_t i = 0; i < now.dictionary.op_count(); ++i) {
+      op_calls.push_back(now.context.calls(OpId(i)));
+    }
+  }
+
+  std::uint64_t events = 0;
+  TimeNs time;
+  std::vector<DeviceTotals> totals;
+  std::vector<std::uint64_t> op_calls;
+};
+
+std::string_view phase_name(Era era) {
+  switch (era) {
+    case Era::kForward:
+      return "forward";
+    case Era::kRecompute:
+      return "recompute";
+    case Era::kBackward:
+      return "backward";
+    case Era::kOptimizer:
+      return "optimizer";
+  }
+  return "";
+}
+
+std::optional<std::int64_t> number(const RunInfo& info, const std::string& key) {
+  const auto found = info.find(key);
+  if (found == info.end()) return std::nullopt;
+  std::int64_t value = 0;
+  const char* end = found->second.data() + found->second.size();
+  const auto [rest, error] = std::from_chars(found->second.data(), end, value);
+  if (error != std::errc{} || rest != end) return std::nullopt;
+  return value;
+}
+
+bool is_host(const DeviceSummary& device) { return device.name.starts_with("cpu"); }
+
+std::vector<OpRow> op_rows(const Dictionary& dictionary, std::span<const Held> held,
+                           const std::vector<OpUsage>& usage,
+                           const std::vector<std::uint64_t>& calls) {
+  std::vector<OpRow> rows(usage.size());
+  for (std::size_t i = 0; i < usage.size(); ++i) {
+    rows[i] = {std::string(dictionary.op(OpId(static_cast<std::uint32_t>(i)))),
+               i < calls.size() ? calls[i] : 0,
+               usage[i].allocations,
+               Bytes{},
+               usage[i].allocated,
+               usage[i].largest};
+  }
+  for (const Held& block : held) {
+    if (block.op.raw() < rows.size()) rows[block.op.raw()].at_peak += block.bytes;
+  }
+  // Row 0 is what was allocated outside of any op.
+  std::erase_if(rows, [](const OpRow& row) { return row.name.empty() || row.allocations == 0; });
+  std::stable_sort(rows.begin(), rows.end(), [](const OpRow& a, const OpRow& b) {
+    return std::pair(a.at_peak, a.allocated) > std::pair(b.at_peak, b.allocated);
+  });
+  return rows;
+}
+
+TimelineView timeline_view(const Dictionary& dictionary, const std::vector<TimelineLevel>& levels,
+                           std::size_t most) {
+  TimelineView view;
+  if (levels.empty()) return view;
+  const auto fits = std::find_if(levels.begin(), levels.end(), [&](const TimelineLevel& level) {
+    return level.buckets.size() <= std::max<std::size_t>(most, 1);
+  });
+  const TimelineLevel& level = fits == levels.end() ? levels.back() : *fits;
+  view.events_per_point = level.events_per_bucket;
+  std::vector<std::uint8_t> used;  // top-level categories that ever hold anything here
+  for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
+    if (dictionary.top_level(CategoryId(c)) == CategoryId(c)) used.push_back(c);
+  }
+  for (const std::uint8_t c : used)
+    view.categories.push_back(dictionary.category(CategoryId(c)).name);
+  for (std::size_t i = 0; i < level.buckets.size(); ++i) {
+    const TimelineBucket& bucket = level.buckets[i];
+    CategoryArray top{};
+    for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
+      top[dictionary.top_level(CategoryId(c)).raw()] += level.at_start[i][c];
+    }
+    TimelinePoint point{bucket.first_event, bucket.time,     bucket.lowest,
+                        bucket.highest,     bucket.reserved, {}};
+    for (const std::uint8_t c : used) point.by_category.push_back(top[c]);
+    view.points.push_back(std::move(point));
+  }
+  return view;
+}
+
+void fill_peak(DeviceSummary& out, const Dictionary& dictionary, const DevicePeak& peak) {
+  out.peak_allocated = peak.bytes;
+  out.peak_event = peak.place.event;
+  out.peak_time = peak.place.time;
+  out.peak_step = peak.place.step + 1;
+  out.peak_phase = phase_name(peak.place.era);
+  out.peak_op = dictionary.op(peak.place.op);
+  out.peak_module = dictionary.module(peak.place.module).path;
+  out.by_category = by_category(dictionary, peak.held, CategoryLevel::kTop);
+  out.by_subcategory = by_category(dictionary, peak.held, CategoryLevel::kBoth);
+  for (const Held& block : peak.held) {
+    if (block.module == ModuleId{}) out.outside_modules += block.bytes;
+  }
+}
+
+void fill_reserved(DeviceSummary& out, const DeviceTotals& totals,
+                   const std::vector<StepPeak>& steps, const std::vector<TimelineLevel>& levels) {
+  out.allocated_at_end = totals.allocated;
+  out.segments = totals.segments;
+  out.retries = totals.retries;
+  out.ooms = totals.ooms;
+  if (totals.knows_reserved) {
+    Bytes highest;
+    if (!levels.empty()) {
+      for (const TimelineBucket& bucket : levels.back().buckets) {
+        highest = std::max(highest, bucket.reserved);
+      }
+    }
+    out.peak_reserved = highest;
+  }
+  for (const StepPeak& step : steps) {
+    out.steps.push_back({step.allocated, totals.knows_reserved ? std::optional<Bytes>(step.reserved)
+                                                               : std::nullopt});
+  }
+}
+
+void fill_limit(DeviceSummary& out, const RunInfo& info) {
+  const std::optional<std::int64_t> limit = number(info, "memory_limit." + out.name);
+  if (limit) out.memory_limit = Bytes(*limit);
+  if (out.ooms > 0) {
+    out.fits = false;
+  } else if (out.memory_limit) {
+    out.fits = true;
+  }
+}
+
+DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const RunInfo& info,
+                               const Passes& passes, const EndPass& end,
+                               const SummaryOptions& options) {
+  const DevicePeak& peak = passes.peak.peaks()[id.raw()];
+  const std::vector<TimelineLevel> levels = passes.timeline.levels(id);
+  DeviceSummary out;
+  out.name = dictionary.device(id).name;
+  out.model = dictionary.device(id).model;
+  fill_peak(out, dictionary, peak);
+  fill_reserved(out, end.totals[id.raw()], passes.steps.steps()[id.raw()], levels);
+  fill_limit(out, info);
+  out.modules = module_table(dictionary, peak.held, passes.modules, id);
+  out.ops = op_rows(dictionary, peak.held, passes.ops.usage(id), end.op_calls);
+  out.timeline = timeline_view(dictionary, levels, options.timeline_points);
+  return out;
+}
+
+}  // namespace
+
+Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
+  Passes passes;
+  EndPass end;
+  std::vector<Pass*> all;
+  for (Pass* pass : passes.all()) all.push_back(pass);
+  all.push_back(&end);
+  Result<Diagnostics> diagnostics = replay(reader, all);
+  if (!diagnostics.ok()) return diagnostics.status();
+
+  Summary summary;
+  summary.info = reader.info();
+  summary.events = end.events;
+  summary.duration = end.time;
+  summary.steps_completed = passes.steps.completed();
+  summary.unknown_values = static_cast<std::uint64_t>(
+      std::max<std::int64_t>(number(summary.info, "unknown_values").value_or(0), 0));
+  for (std::size_t i = 0; i < passes.peak.peaks().size(); ++i) {
+    if (passes.peak.peaks()[i].bytes == Bytes{}) continue;
+    summary.devices.push_back(summarize_device(DeviceId(static_cast<std::uint8_t>(i)),
+                                               reader.dictionary(), summary.info, passes, end,
+                                               options));
+    if (is_host(summary.devices.back())) summary.host_peak = summary.devices.back().peak_allocated;
+  }
+  std::stable_sort(summary.devices.begin(), summary.devices.end(),
+                   [](const DeviceSummary& a, const DeviceSummary& b) {
+                     return std::pair(!is_host(a), a.peak_allocated) >
+                            std::pair(!is_host(b), b.peak_allocated);
+                   });
+  diagnostics->count(Loss::kTooManySteps, passes.steps.unlisted());
+  summary.warnings = diagnostics->sentences();
+  return summary;
+}
+
+}  // namespace peakline
