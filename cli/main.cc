@@ -1,1 +1,56 @@
-int main() { return 0; }
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "command.h"
+#include "output.h"
+
+namespace peakline::cli {
+namespace {
+
+// Commands that start a script are Python's: they get their arguments as they are.
+struct PythonCommand {
+  const char* name;
+  const char* module;
+  const char* help;
+};
+
+constexpr std::array<PythonCommand, 1> kPythonCommands{{
+    {"run", "_run_script", "Track a training script as it really runs"},
+}};
+
+int parse_error(const CLI::ParseError& error) {
+  complain(std::string(error.what()) + "; try --help");
+  return kBadInput;
+}
+
+int run(int argc, char** argv) {
+  for (const PythonCommand& command : kPythonCommands) {
+    if (argc > 1 && std::strcmp(argv[1], command.name) == 0) {
+      return launch_python(command.module, argc - 2, argv + 2);
+    }
+  }
+  CLI::App program("Exact memory tracking and estimation for PyTorch training", "peakline");
+  program.set_version_flag("--version", "peakline " PEAKLINE_VERSION);
+  program.require_subcommand(1);
+  const std::array<Command, 1> commands{add_show(program)};
+  for (const PythonCommand& command : kPythonCommands) {
+    program.add_subcommand(command.name, command.help);
+  }
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return program.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return parse_error(error);
+  }
+  for (const Command& command : commands) {
+    if (command.parser->parsed()) return command.run();
+  }
+  return kBadInput;
+}
+
+}  // namespace
+}  // namespace peakline::cli
+
+int main(int argc, char** argv) { return peakline::cli::run(argc, argv); }

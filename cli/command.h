@@ -1,0 +1,30 @@
+// One subcommand, one file: each adds its flags to the program and knows how to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+
+namespace peakline::cli {
+
+// What scripts can rely on.
+enum ExitCode : int {
+  kYes = 0,
+  kFailed = 1,    // the tool or the script failed
+  kBadInput = 2,  // bad usage or bad input
+  kTooMuch = 3,   // does not fit, or over the limit
+};
+
+// A subcommand's parser and what to do once its flags are filled in. The parser belongs to
+// `program`.
+struct Command {
+  CLI::App* parser = nullptr;
+  std::function<int()> run;
+};
+
+Command add_show(CLI::App& program);
+
+// Runs `python -m peakline.<module> args...` in place of this program. Returns only on failure.
+int launch_python(const char* module, int argc, char** argv);
+
+}  // namespace peakline::cli

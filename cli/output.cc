@@ -1,0 +1,44 @@
+#include "output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "command.h"
+#include "text.h"
+
+namespace peakline::cli {
+
+Status write_output(const std::string& path, std::string_view text) {
+  const bool to_stdout = path == "-";
+  std::FILE* file = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
+  if (file == nullptr) {
+    return io_error("cannot write " + path + ": " + std::strerror(errno));
+  }
+  bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  good &= (to_stdout ? std::fflush(file) : std::fclose(file)) == 0;
+  if (!good) return io_error("cannot write all of " + path + ": " + std::strerror(errno));
+  return {};
+}
+
+void complain(std::string_view sentence) {
+  const std::string line = "peakline: " + printable(sentence) + "\n";
+  std::fputs(line.c_str(), stderr);
+}
+
+int fail(const Status& status) {
+  complain(status.message());
+  return status.code() == StatusCode::kIo ? kFailed : kBadInput;
+}
+
+bool wants_colour() {
+  const char* term = std::getenv("TERM");
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0') &&
+         term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+}  // namespace peakline::cli

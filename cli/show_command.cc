@@ -1,0 +1,77 @@
+// peakline show: what a recording says, as text, JSON or CSV.
+#include <string>
+
+#include <peakline/summary.h>
+
+#include "command.h"
+#include "output.h"
+#include "show_text.h"
+
+namespace peakline::cli {
+namespace {
+
+struct Flags {
+  std::string recording;
+  std::string json;
+  std::string csv;
+  std::string table = "modules";
+  ShowOptions show;
+};
+
+Result<Summary> read_summary(const std::string& path) {
+  Result<std::unique_ptr<Source>> source = open_file_source(path);
+  if (!source.ok()) return source.status();
+  Result<TraceReader> reader = TraceReader::open(std::move(source).value());
+  if (!reader.ok()) return reader.status();
+  return summarize(*reader);
+}
+
+Status answer(const Flags& flags, const Summary& summary) {
+  if (!flags.json.empty()) {
+    PEAKLINE_RETURN_IF_ERROR(write_output(flags.json, summary_to_json(summary) + "\n"));
+  }
+  if (!flags.csv.empty()) {
+    const Result<std::string> csv = summary_to_csv(summary, flags.table);
+    if (!csv.ok()) return csv.status();
+    PEAKLINE_RETURN_IF_ERROR(write_output(flags.csv, *csv));
+  }
+  if (!flags.json.empty() || !flags.csv.empty()) return {};
+  return write_output("-", show_text(flags.recording, summary, flags.show, Paint(wants_colour())));
+}
+
+int run_show(const Flags& flags) {
+  const Result<Summary> summary = read_summary(flags.recording);
+  if (!summary.ok()) return fail(summary.status());
+  if (Status status = answer(flags, *summary); !status.ok()) return fail(status);
+  for (const std::string& warning : summary->warnings) complain(warning);
+  return kYes;
+}
+
+}  // namespace
+
+Command add_show(CLI::App& program) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* parser =
+      program.add_subcommand("show", "What a recording says: peak, modules, ops, steps");
+  parser->add_option("recording", flags->recording, "A recording (.peak)")->required();
+  parser->add_option("--depth", flags->show.depth, "How deep to show the module tree")
+      ->capture_default_str()
+      ->type_name("N");
+  parser->add_option("--top", flags->show.top, "How many ops to show")
+      ->capture_default_str()
+      ->type_name("N");
+  parser->add_option("--json", flags->json, "Write everything as JSON; - is stdout")
+      ->type_name("FILE");
+  parser->add_option("--csv", flags->csv, "Write one table as CSV; - is stdout")->type_name("FILE");
+  parser
+      ->add_option("--table", flags->table,
+                   "Which table --csv writes: categories, modules, ops, steps, timeline")
+      ->capture_default_str()
+      ->type_name("NAME");
+  parser->footer(
+      "Example:\n  peakline show run.peak --depth 3\n  peakline show run.peak --json - | jq "
+      ".peak_allocated");
+  return {parser, [flags] { return run_show(*flags); }};
+}
+
+}  // namespace peakline::cli

@@ -1,0 +1,114 @@
+#include "text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace peakline::cli {
+namespace {
+
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+// Byte offset of the character at `column`.
+std::size_t offset_of(std::string_view text, std::size_t column) {
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (continues_character(text[i])) continue;
+    if (seen++ == column) return i;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) c = '?';
+  }
+  return out;
+}
+
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+}
+
+std::string shorten(std::string_view text, std::size_t columns) {
+  const std::size_t all = width(text);
+  if (all <= columns) return std::string(text);
+  if (columns <= 1) return columns == 0 ? "" : "…";
+  const std::size_t tail = (columns - 1) * 2 / 3;
+  const std::size_t head = columns - 1 - tail;
+  return std::string(text.substr(0, offset_of(text, head))) + "…" +
+         std::string(text.substr(offset_of(text, all - tail)));
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+std::string format_time(TimeNs time) {
+  const double seconds = static_cast<double>(time.raw()) * 1e-9;
+  if (seconds < 1e-3) return fmt::format("{:.0f} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1e3);
+  if (seconds < 600) return fmt::format("{:.2f} s", seconds);
+  return fmt::format("{:.0f} min", seconds / 60);
+}
+
+std::string bar(double share, std::size_t columns) {
+  static constexpr std::array<std::string_view, 8> kParts{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const double clamped = std::clamp(share, 0.0, 1.0);
+  const auto eighths =
+      static_cast<std::size_t>(std::lround(clamped * static_cast<double>(columns) * 8));
+  std::string out;
+  for (std::size_t i = 0; i < eighths / 8; ++i) out += "█";
+  return out + std::string(kParts[eighths % 8]);
+}
+
+std::string Paint::wrap(std::string_view code, std::string_view text) const {
+  return on_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
+
+std::vector<std::size_t> Table::widths() const {
+  std::vector<std::size_t> out;
+  for (const std::string& cell : header_) out.push_back(width(cell));
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) out[i] = std::max(out[i], width(row[i]));
+  }
+  std::size_t others = 0;
+  for (std::size_t i = 1; i < out.size(); ++i) others += out[i] + 2;
+  constexpr std::size_t kIndent = 2;
+  constexpr std::size_t kLeastName = 12;
+  const std::size_t room = kColumns > others + kIndent ? kColumns - others - kIndent : 0;
+  out[0] = std::min(out[0], std::max(room, kLeastName));
+  return out;
+}
+
+std::string Table::line(const std::vector<std::string>& cells,
+                        const std::vector<std::size_t>& widths) const {
+  const std::string name = shorten(cells[0], widths[0]);
+  std::string out = "  " + name;
+  if (cells.size() > 1) out += std::string(widths[0] - width(name), ' ');
+  for (std::size_t i = 1; i < cells.size(); ++i) {
+    out += "  " + std::string(widths[i] - width(cells[i]), ' ') + cells[i];
+  }
+  return out;
+}
+
+std::string Table::render(const Paint& paint) const {
+  const std::vector<std::size_t> wide = widths();
+  std::string out = paint.dim(line(header_, wide)) + "\n";
+  for (const auto& row : rows_) out += line(row, wide) + "\n";
+  return out;
+}
+
+}  // namespace peakline::cli
