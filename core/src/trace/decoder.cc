@@ -1,0 +1,287 @@
+#include "trace/decoder.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/coding.h"
+
+namespace peakline::trace {
+
+using coding::ByteReader;
+using coding::unzigzag;
+
+Status EventDecoder::malformed(const std::uint8_t* at) const {
+  return invalid_input(fmt::format("a record makes no sense {} bytes into the chunk", at - begin_));
+}
+
+Status EventDecoder::start(std::span<const std::uint8_t> payload) {
+  begin_ = payload.data();
+  ByteReader in(payload);
+  events_left_ = in.varint();
+  const auto base_time = static_cast<std::uint64_t>(unzigzag(in.varint()));
+  const std::uint64_t base_block = in.varint();
+  const std::uint64_t columns = in.varint_up_to(kMaxColumns);
+  std::array<std::uint64_t, kMaxColumns> sizes{};
+  for (std::uint64_t i = 0; i < columns; ++i) sizes[i] = in.varint();
+  if (!in.ok() || columns < kColumns) return malformed(in.position());
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::uint8_t* column = in.position();
+    in.skip(sizes[i]);
+    if (i < kColumns) columns_[i] = {column, in.position()};
+  }
+  if (!in.ok() || in.remaining() != 0) {
+    return invalid_input("a chunk's columns do not fill it");
+  }
+  state_ = DeltaState(base_time, base_block);
+  return {};
+}
+
+// Reads the fields of events. Reads may run past a column's end, never past the slack behind the
+// payload; `bad` and the cursors are checked once per event.
+struct EventDecoder::Fields {
+  const std::uint8_t* at;
+  const std::uint8_t* addresses;
+  DeltaState& state;
+  std::uint64_t bad = 0;
+
+  std::uint64_t number() { return coding::get_varint(at, bad); }
+  std::uint32_t number32() {
+    const std::uint64_t value = number();
+    bad |= value >> 32;
+    return static_cast<std::uint32_t>(value);
+  }
+  std::uint8_t byte() { return *at++; }
+  Bytes bytes() { return Bytes(unzigzag(number())); }
+  OpId op() { return OpId(number32()); }
+  NameId name() { return NameId(number32()); }
+  ModuleId module() { return ModuleId(number32()); }
+  StreamId stream() { return StreamId(number32()); }
+  DeviceId device() { return DeviceId(byte()); }
+  Address address() { return Address(number()); }
+  BlockId block() { return BlockId(state.newest - number()); }
+
+  // Relative to the newest block, or (flag A) to the last one of its kind.
+  BlockId block(std::uint8_t tag, std::uint64_t& last) {
+    const std::uint64_t value = number();
+    last =
+        (tag & kFlagA) ? last + static_cast<std::uint64_t>(unzigzag(value)) : state.newest - value;
+    return BlockId(last);
+  }
+  template <class Choice>
+  Choice choice(std::uint8_t tag) {
+    const unsigned value = tag >> kPassShift;
+    bad |= value == 3;
+    return static_cast<Choice>(value);
+  }
+
+  Alloc alloc(std::uint8_t tag) {
+    const std::uint8_t extra = (tag & kFlagA) ? byte() : std::uint8_t{0};
+    std::uint64_t saved = 0;
+    std::uint64_t block = state.newest + 1;
+    if (extra != 0) [[unlikely]] {
+      bad |= extra & ~unsigned{alloc_extra::kAll};
+      if (extra & alloc_extra::kRequested) saved = static_cast<std::uint64_t>(unzigzag(number()));
+      if (extra & alloc_extra::kBlock) {
+        block = state.newest + static_cast<std::uint64_t>(unzigzag(number()));
+      }
+      if (extra & alloc_extra::kStream) state.stream = number32();
+      if (extra & alloc_extra::kDevice) state.device = byte();
+    }
+    const std::uint64_t size = number();
+    const std::uint64_t bytes =
+        (tag & kFlagB) ? size * kSizeUnit : static_cast<std::uint64_t>(unzigzag(size));
+    state.newest = block;
+    std::uint64_t address = 0;
+    if (!(extra & alloc_extra::kNoAddress)) {
+      const auto moved = static_cast<std::uint64_t>(unzigzag(coding::get_varint(addresses, bad)));
+      const bool unaligned = extra & alloc_extra::kUnalignedAddress;
+      address = state.address_guess + (unaligned ? moved : moved * kAddressUnit);
+      state.placed(address, bytes);
+    }
+    return {BlockId(block),
+            Bytes(static_cast<std::int64_t>(bytes)),
+            Bytes(static_cast<std::int64_t>(bytes - saved)),
+            Address(address),
+            StreamId(state.stream),
+            DeviceId(state.device)};
+  }
+
+  Label label(std::uint8_t tag) {
+    Label label;
+    label.block = block(tag, state.labelled);
+    label.category = CategoryId(byte());
+    if (tag & kFlagB) {
+      label.module = module();
+      label.name = name();
+    }
+    return label;
+  }
+
+  // False when the tag is not an event's. Braced lists evaluate from left to right, which is the
+  // order of the fields in the file.
+  bool body(std::uint8_t tag, EventBody& body) {
+    switch (tag & kKindMask) {
+      case kKindOf<OpBegin>:
+        return body = OpBegin{op()}, true;
+      case kKindOf<OpEnd>:
+        return body = OpEnd{}, true;
+      case kKindOf<Alloc>:
+        return body = alloc(tag), true;
+      case kKindOf<Free>:
+        return body = Free{block(tag, state.freed)}, true;
+      case kKindOf<FreeCompleted>:
+        return body = FreeCompleted{block()}, true;
+      case kKindOf<Resize>:
+        return body = Resize{block(), bytes()}, true;
+      case kKindOf<Label>:
+        return body = label(tag), true;
+      case kKindOf<ModuleEnter>:
+        return body = ModuleEnter{module(), choice<ModulePass>(tag)}, true;
+      case kKindOf<ModuleLeave>:
+        return body = ModuleLeave{module(), choice<ModulePass>(tag)}, true;
+      case kKindOf<PhaseBegin>:
+        return body = PhaseBegin{choice<Phase>(tag)}, true;
+      case kKindOf<PhaseEnd>:
+        return body = PhaseEnd{choice<Phase>(tag)}, true;
+      case kKindOf<StepEnd>:
+        return body = StepEnd{}, true;
+      case kKindOf<Marker>:
+        return body = Marker{name()}, true;
+      case kKindOf<Collective>:
+        return body = Collective{name(), name(), bytes()}, true;
+      case kKindOf<StreamUse>:
+        return body = StreamUse{block(), stream()}, true;
+      case kKindOf<SegmentAlloc>:
+        return body = SegmentAlloc{address(), bytes(), stream(), device()}, true;
+      case kKindOf<SegmentFree>:
+        return body = SegmentFree{address(), bytes(), device()}, true;
+      case kKindOf<Reserved>:
+        return body = Reserved{bytes(), device()}, true;
+      case kKindOf<EmptyCache>:
+        return body = EmptyCache{device()}, true;
+      case kKindOf<OutOfMemory>:
+        return body = OutOfMemory{bytes(), device(),
+                                  (tag & kFlagA) ? OutOfMemory::Kind::kFailed
+                                                 : OutOfMemory::Kind::kRetry},
+               true;
+      case kKindOf<Lost>:
+        return body = Lost{name(), number()}, true;
+      default:
+        return false;
+    }
+  }
+};
+
+Result<std::size_t> EventDecoder::decode(std::span<Event> events) {
+  Cursor& records = columns_[kRecords];
+  Cursor& times = columns_[kTimes];
+  Cursor& addresses = columns_[kAddresses];
+  DeltaState state = state_;  // a local, so that it can live in registers
+  Fields fields{records.at, addresses.at, state};
+  const std::uint8_t* time_at = times.at;
+  std::size_t count = 0;
+  while (count < events.size() && fields.at < records.end) {
+    const std::uint8_t* start = fields.at;
+    const std::uint8_t tag = *fields.at++;
+    if (tag & kTimeFlag) {
+      const std::uint64_t now = state.time + coding::get_varint(time_at, fields.bad);
+      fields.bad |= static_cast<std::int64_t>(now) < static_cast<std::int64_t>(state.time);
+      state.time = now;
+    }
+    Event& event = events[count];
+    if (fields.body(tag, event.body)) [[likely]] {
+      event.time = TimeNs(static_cast<std::int64_t>(state.time));
+      event.thread = ThreadId(state.thread);
+      ++count;
+    } else {
+      state_.thread = state.thread;
+      PEAKLINE_RETURN_IF_ERROR(other_record(fields.at, tag));
+      state.thread = state_.thread;
+    }
+    if (fields.bad != 0 || fields.at > records.end || time_at > times.end ||
+        fields.addresses > addresses.end) [[unlikely]] {
+      return malformed(start);
+    }
+  }
+  records.at = fields.at;
+  addresses.at = fields.addresses;
+  times.at = time_at;
+  state_ = state;
+  if (count > events_left_) return malformed(records.at);
+  events_left_ -= count;
+  if (count == 0) PEAKLINE_RETURN_IF_ERROR(finish());
+  return count;
+}
+
+Status EventDecoder::other_record(const std::uint8_t*& at, std::uint8_t tag) {
+  const auto kind = static_cast<RecordKind>(tag & kKindMask);
+  if (kind < RecordKind::kThread) return define(at, kind);
+  ByteReader in({at, columns_[kRecords].end});
+  if (kind == RecordKind::kThread) {
+    state_.thread =
+        static_cast<std::uint16_t>(in.varint_up_to(std::numeric_limits<std::uint16_t>::max()));
+  } else {
+    in.skip(in.varint());
+    diagnostics_->count(Loss::kUnknownRecord);
+  }
+  if (!in.ok()) return malformed(at);
+  at = in.position();
+  return {};
+}
+
+Status EventDecoder::define(const std::uint8_t*& at, RecordKind kind) {
+  ByteReader in({at, columns_[kRecords].end});
+  std::uint64_t number = 0;
+  if (kind == RecordKind::kDefineModule) {
+    number = in.varint_up_to(std::numeric_limits<std::uint32_t>::max());
+  } else if (kind == RecordKind::kDefineDevice) {
+    number = in.varint();
+  } else if (kind == RecordKind::kDefineCategory) {
+    number = in.byte();
+  }
+  std::string first(in.text());
+  const bool two = kind == RecordKind::kDefineModule || kind == RecordKind::kDefineDevice;
+  std::string second(two ? in.text() : std::string_view());
+  if (!in.ok() || first.size() > kMaxTextBytes || second.size() > kMaxTextBytes) {
+    return malformed(at);
+  }
+  bool defined = false;
+  switch (kind) {
+    case RecordKind::kDefineName:
+      defined = dictionary_->define_name(std::move(first));
+      break;
+    case RecordKind::kDefineOp:
+      defined = dictionary_->define_op(std::move(first));
+      break;
+    case RecordKind::kDefineModule:
+      defined = dictionary_->define_module(
+          {std::move(first), std::move(second), ModuleId(static_cast<std::uint32_t>(number))});
+      break;
+    case RecordKind::kDefineDevice:
+      defined = dictionary_->define_device(
+          {std::move(first), std::move(second), Bytes(unzigzag(number))});
+      break;
+    case RecordKind::kDefineThread:
+      defined = dictionary_->define_thread(std::move(first));
+      break;
+    default:
+      defined = dictionary_->define_category(
+          {std::move(first), CategoryId(static_cast<std::uint8_t>(number))});
+  }
+  if (!defined) return malformed(at);
+  at = in.position();
+  return {};
+}
+
+Status EventDecoder::finish() const {
+  for (const Cursor& column : columns_) {
+    if (column.at != column.end) return invalid_input("a chunk's columns do not end together");
+  }
+  if (events_left_ != 0) return invalid_input("a chunk holds fewer events than it promises");
+  return {};
+}
+
+}  // namespace peakline::trace

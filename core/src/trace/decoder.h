@@ -1,0 +1,52 @@
+// The payload of an events chunk becomes events and words again.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <peakline/diagnostics.h>
+#include <peakline/dictionary.h>
+#include <peakline/event.h>
+#include <peakline/status.h>
+
+#include "trace/format.h"
+
+namespace peakline::trace {
+
+// Decodes one chunk at a time, batch by batch. Bytes are not trusted: what is malformed is an
+// error, told without the file's name. Not thread-safe.
+class EventDecoder {
+ public:
+  // Both outlive the decoder: words go into the first, skipped records are counted in the second.
+  EventDecoder(Dictionary& dictionary, Diagnostics& diagnostics)
+      : dictionary_(&dictionary), diagnostics_(&diagnostics) {}
+
+  // Begins a chunk. `payload` stays valid until the chunk is done, and kMaxEventBytes readable
+  // bytes follow it.
+  Status start(std::span<const std::uint8_t> payload);
+  // Fills `events` from the front and says how many; 0 when the chunk is done.
+  Result<std::size_t> decode(std::span<Event> events);
+
+ private:
+  struct Cursor {
+    const std::uint8_t* at = nullptr;
+    const std::uint8_t* end = nullptr;
+  };
+  struct Fields;
+
+  Status other_record(const std::uint8_t*& at, std::uint8_t tag);
+  Status define(const std::uint8_t*& at, RecordKind kind);
+  Status finish() const;
+  [[nodiscard]] Status malformed(const std::uint8_t* at) const;
+
+  Dictionary* dictionary_;
+  Diagnostics* diagnostics_;
+  const std::uint8_t* begin_ = nullptr;
+  std::array<Cursor, kColumns> columns_;
+  std::uint64_t events_left_ = 0;  // that the chunk promises
+  DeltaState state_;
+};
+
+}  // namespace peakline::trace

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <peakline/trace.h>
+
+#include "base/coding.h"
+#include "trace/chunk_reader.h"
+#include "trace/decoder.h"
+#include "trace/format.h"
+
+namespace peakline {
+namespace {
+
+// So many events fit into a core's second-level cache, and are enough to make calls cheap.
+constexpr std::size_t kBatch = 2048;
+
+constexpr std::size_t kMaxInfoBytes = std::size_t{16} << 20;
+
+}  // namespace
+
+class TraceReader::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Source> source)
+      : chunks_(std::move(source)), decoder_(dictionary_, diagnostics_), batch_(kBatch) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // Reads up to the first events, so that a file without any is refused right away.
+  Status open() {
+    PEAKLINE_RETURN_IF_ERROR(chunks_.read_file_header());
+    while (state_ == State::kBetweenChunks) PEAKLINE_RETURN_IF_ERROR(next_chunk());
+    if (state_ == State::kEnd && !ended_) {
+      return invalid_input(fmt::format(
+          "'{}' is cut off at byte {}: it holds no whole chunk of events, so nothing was recorded",
+          chunks_.name(), chunks_.offset()));
+    }
+    return {};
+  }
+
+  Result<std::span<const Event>> next() {
+    while (status_.ok() && state_ != State::kEnd) {
+      if (state_ == State::kBetweenChunks) {
+        status_ = next_chunk();
+        continue;
+      }
+      const Result<std::size_t> count = decoder_.decode(batch_);
+      if (!count.ok()) {
+        status_ = chunks_.damaged(chunk_.offset, count.status().message());
+      } else if (*count > 0) {
+        event_count_ += *count;
+        return std::span<const Event>(batch_).first(*count);
+      } else {
+        state_ = State::kBetweenChunks;
+      }
+    }
+    if (!status_.ok()) return status_;
+    return std::span<const Event>();
+  }
+
+  [[nodiscard]] const Dictionary& dictionary() const { return dictionary_; }
+  [[nodiscard]] const RunInfo& info() const { return info_; }
+  [[nodiscard]] const Diagnostics& diagnostics() const { return diagnostics_; }
+
+ private:
+  enum class State { kBetweenChunks, kInEvents, kEnd };
+
+  Status next_chunk() {
+    const Result<bool> more = chunks_.next(chunk_);
+    if (!more.ok()) return more.status();
+    if (!*more) {
+      state_ = State::kEnd;
+      diagnostics_.count(Loss::kTruncatedTail, chunks_.cut_bytes());
+      diagnostics_.count(Loss::kNoTrailer);
+      return {};
+    }
+    if (!chunk_.known) {
+      diagnostics_.count(Loss::kUnknownChunk);
+      return {};
+    }
+    const Status read = read_chunk();
+    if (read.ok() || read.code() == StatusCode::kIo) return read;
+    return chunks_.damaged(chunk_.offset, read.message());
+  }
+
+  Status read_chunk() {
+    switch (static_cast<trace::ChunkType>(chunk_.type)) {
+      case trace::ChunkType::kInfo:
+        return read_info();
+      case trace::ChunkType::kEvents:
+        state_ = State::kInEvents;
+        return decoder_.start(chunk_.payload);
+      default:
+        return read_trailer();
+    }
+  }
+
+  Status read_info() {
+    coding::ByteReader in(chunk_.payload);
+    while (in.ok() && in.remaining() > 0) {
+      const std::string_view key = in.text();
+      const std::string_view value = in.text();
+      if (!in.ok()) break;
+      info_bytes_ += key.size() + value.size();
+      if (info_bytes_ > kMaxInfoBytes)
+        return invalid_input("it holds too many facts about its run");
+      info_.insert_or_assign(std::string(key), std::string(value));
+    }
+    return in.ok() ? Status() : invalid_input("the facts about its run make no sense");
+  }
+
+  Status read_trailer() {
+    coding::ByteReader in(chunk_.payload);
+    const std::uint64_t events = in.varint();
+    in.varint();  // why it ended: the counts say it all
+    const std::uint64_t unwritten = in.varint();
+    if (!in.ok()) return invalid_input("its trailer makes no sense");
+    if (events != event_count_) {
+      return invalid_input(
+          fmt::format("its trailer promises {} events, and there are {}", events, event_count_));
+    }
+    diagnostics_.count(Loss::kUnwrittenEvent, unwritten);
+    const Result<bool> end = chunks_.at_end();
+    if (!end.ok()) return end.status();
+    if (!*end) return invalid_input("more bytes follow its trailer");
+    state_ = State::kEnd;
+    ended_ = true;
+    return {};
+  }
+
+  trace::ChunkReader chunks_;
+  Dictionary dictionary_;
+  RunInfo info_;
+  std::size_t info_bytes_ = 0;
+  Diagnostics diagnostics_;
+  trace::EventDecoder decoder_;
+  std::vector<Event> batch_;
+  trace::Chunk chunk_;
+  State state_ = State::kBetweenChunks;
+  bool ended_ = false;  // with a trailer
+  Status status_;
+  std::uint64_t event_count_ = 0;
+};
+
+TraceReader::TraceReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+TraceReader::~TraceReader() = default;
+TraceReader::TraceReader(TraceReader&&) noexcept = default;
+TraceReader& TraceReader::operator=(TraceReader&&) noexcept = default;
+
+Result<TraceReader> TraceReader::open(std::unique_ptr<Source> source) {
+  auto impl = std::make_unique<Impl>(std::move(source));
+  PEAKLINE_RETURN_IF_ERROR(impl->open());
+  return TraceReader(std::move(impl));
+}
+
+Result<std::span<const Event>> TraceReader::next() { return impl_->next(); }
+
+const Dictionary& TraceReader::dictionary() const noexcept { return impl_->dictionary(); }
+
+const RunInfo& TraceReader::info() const noexcept { return impl_->info(); }
+
+const Diagnostics& TraceReader::diagnostics() const noexcept { return impl_->diagnostics(); }
+
+}  // namespace peakline
