@@ -55,31 +55,53 @@ inline void append_text(std::vector<std::uint8_t>& out, std::string_view text) {
 
 template <class Int>
 Int get_fixed(const std::uint8_t* in) noexcept {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(Int); ++i) value |= std::uint64_t{in[i]} << (8 * i);
-  return static_cast<Int>(value);
-}
-
-// The rest of a varint whose first byte was `first`, with the high bit set.
-inline std::uint64_t get_long_varint(const std::uint8_t*& in, std::uint64_t first,
-                                     std::uint64_t& bad) noexcept {
-  std::uint64_t value = first & 0x7f;
-  for (unsigned shift = 7; shift < 63; shift += 7) {
-    const std::uint64_t byte = *in++;
-    value |= (byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
+  Int value;
+  if constexpr (std::endian::native == std::endian::little) {
+    std::memcpy(&value, in, sizeof(Int));
+  } else {
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < sizeof(Int); ++i) sum |= std::uint64_t{in[i]} << (8 * i);
+    value = static_cast<Int>(sum);
   }
-  const std::uint64_t last = *in++;  // holds bit 63 and nothing else
-  bad |= last & ~std::uint64_t{1};
-  return value | last << 63;
+  return value;
 }
 
-// Reads up to kMaxVarint bytes without looking for the end: the caller has made sure that so many
-// are readable, and checks afterwards where `in` stands. `bad` becomes non-zero when the bytes are
-// no varint.
-inline std::uint64_t get_varint(const std::uint8_t*& in, std::uint64_t& bad) noexcept {
-  const std::uint64_t first = *in++;
-  return first < 0x80 ? first : get_long_varint(in, first, bad);
+// A varint of nine or ten bytes whose first eight, all with the high bit set, are already in
+// `value`.
+inline std::uint64_t get_long_varint(const std::uint8_t*& in, std::uint64_t value,
+                                     std::uint64_t& bad) noexcept {
+  const std::uint64_t ninth = in[8];
+  value |= (ninth & 0x7f) << 56;
+  in += 9;
+  if (ninth < 0x80) return value;
+  const std::uint64_t tenth = *in++;  // holds bit 63 and nothing else
+  bad |= tenth & ~std::uint64_t{1};
+  return value | tenth << 63;
+}
+
+// Reads one varint without looking for the end of the bytes: the caller has made sure that
+// kMaxVarint of them are readable, and checks afterwards where `in` stands. `bad` becomes non-zero
+// when they are no varint. Takes the same time for every length up to eight, for lengths that
+// cannot be predicted.
+[[gnu::always_inline]] inline std::uint64_t get_varint(const std::uint8_t*& in,
+                                                       std::uint64_t& bad) noexcept {
+  std::uint64_t word = get_fixed<std::uint64_t>(in);
+  const std::uint64_t ends = ~word & 0x8080808080808080;  // the high bits of bytes that end one
+  word &= ends ^ (ends - 1);                              // nothing behind the first end
+  // Squeezes out the high bits: pairs, then fours, then all eight.
+  word &= 0x7f7f7f7f7f7f7f7f;
+  word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+  word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+  word = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+  if (ends == 0) [[unlikely]] return get_long_varint(in, word, bad);
+  in += (static_cast<unsigned>(std::countr_zero(ends)) + 1) / 8;
+  return word;
+}
+
+// The same for numbers that are mostly below 128.
+[[gnu::always_inline]] inline std::uint64_t get_short_varint(const std::uint8_t*& in,
+                                                             std::uint64_t& bad) noexcept {
+  return *in < 0x80 ? *in++ : get_varint(in, bad);
 }
 
 // Reads untrusted bytes front to back. A read past the end, or of something malformed, answers

@@ -30,10 +30,8 @@ constexpr Tables make_tables() {
 
 constexpr Tables kTables = make_tables();
 
-}  // namespace
-
-std::uint32_t crc32c(std::span<const std::uint8_t> bytes, std::uint32_t crc) noexcept {
-  crc = ~crc;
+// From and to the inverted form in which checksums are carried on.
+std::uint32_t sum_portably(std::span<const std::uint8_t> bytes, std::uint32_t crc) noexcept {
   while (bytes.size() >= 8) {
     const auto word = coding::get_fixed<std::uint64_t>(bytes.data()) ^ crc;
     crc = 0;
@@ -41,7 +39,35 @@ std::uint32_t crc32c(std::span<const std::uint8_t> bytes, std::uint32_t crc) noe
     bytes = bytes.subspan(8);
   }
   for (const std::uint8_t byte : bytes) crc = (crc >> 8) ^ kTables[0][(crc ^ byte) & 0xff];
-  return ~crc;
+  return crc;
+}
+
+#if defined(__x86_64__)
+[[gnu::target("sse4.2")]] std::uint32_t sum_by_instruction(std::span<const std::uint8_t> bytes,
+                                                           std::uint32_t crc) noexcept {
+  std::uint64_t wide = crc;
+  while (bytes.size() >= 8) {
+    wide = __builtin_ia32_crc32di(wide, coding::get_fixed<std::uint64_t>(bytes.data()));
+    bytes = bytes.subspan(8);
+  }
+  crc = static_cast<std::uint32_t>(wide);
+  for (const std::uint8_t byte : bytes) crc = __builtin_ia32_crc32qi(crc, byte);
+  return crc;
+}
+#endif
+
+}  // namespace
+
+std::uint32_t crc32c(std::span<const std::uint8_t> bytes, std::uint32_t crc) noexcept {
+#if defined(__x86_64__)
+  static const bool kHasInstruction = __builtin_cpu_supports("sse4.2");
+  if (kHasInstruction) return ~sum_by_instruction(bytes, ~crc);
+#endif
+  return crc32c_portable(bytes, crc);
+}
+
+std::uint32_t crc32c_portable(std::span<const std::uint8_t> bytes, std::uint32_t crc) noexcept {
+  return ~sum_portably(bytes, ~crc);
 }
 
 }  // namespace peakline

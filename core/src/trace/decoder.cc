@@ -49,7 +49,7 @@ struct EventDecoder::Fields {
 
   std::uint64_t number() { return coding::get_varint(at, bad); }
   std::uint32_t number32() {
-    const std::uint64_t value = number();
+    const std::uint64_t value = coding::get_short_varint(at, bad);
     bad |= value >> 32;
     return static_cast<std::uint32_t>(value);
   }
@@ -120,62 +120,69 @@ struct EventDecoder::Fields {
     return label;
   }
 
+  // Emplacing, unlike assigning, does not ask what was there before.
+  template <class Body>
+  static bool put(EventBody& body, const Body& value) {
+    body.emplace<Body>(value);
+    return true;
+  }
+
   // False when the tag is not an event's. Braced lists evaluate from left to right, which is the
   // order of the fields in the file.
   bool body(std::uint8_t tag, EventBody& body) {
     switch (tag & kKindMask) {
       case kKindOf<OpBegin>:
-        return body = OpBegin{op()}, true;
+        return put(body, OpBegin{op()});
       case kKindOf<OpEnd>:
-        return body = OpEnd{}, true;
+        return put(body, OpEnd{});
       case kKindOf<Alloc>:
-        return body = alloc(tag), true;
+        return put(body, alloc(tag));
       case kKindOf<Free>:
-        return body = Free{block(tag, state.freed)}, true;
+        return put(body, Free{block(tag, state.freed)});
       case kKindOf<FreeCompleted>:
-        return body = FreeCompleted{block()}, true;
+        return put(body, FreeCompleted{block()});
       case kKindOf<Resize>:
-        return body = Resize{block(), bytes()}, true;
+        return put(body, Resize{block(), bytes()});
       case kKindOf<Label>:
-        return body = label(tag), true;
+        return put(body, label(tag));
       case kKindOf<ModuleEnter>:
-        return body = ModuleEnter{module(), choice<ModulePass>(tag)}, true;
+        return put(body, ModuleEnter{module(), choice<ModulePass>(tag)});
       case kKindOf<ModuleLeave>:
-        return body = ModuleLeave{module(), choice<ModulePass>(tag)}, true;
+        return put(body, ModuleLeave{module(), choice<ModulePass>(tag)});
       case kKindOf<PhaseBegin>:
-        return body = PhaseBegin{choice<Phase>(tag)}, true;
+        return put(body, PhaseBegin{choice<Phase>(tag)});
       case kKindOf<PhaseEnd>:
-        return body = PhaseEnd{choice<Phase>(tag)}, true;
+        return put(body, PhaseEnd{choice<Phase>(tag)});
       case kKindOf<StepEnd>:
-        return body = StepEnd{}, true;
+        return put(body, StepEnd{});
       case kKindOf<Marker>:
-        return body = Marker{name()}, true;
+        return put(body, Marker{name()});
       case kKindOf<Collective>:
-        return body = Collective{name(), name(), bytes()}, true;
+        return put(body, Collective{name(), name(), bytes()});
       case kKindOf<StreamUse>:
-        return body = StreamUse{block(), stream()}, true;
+        return put(body, StreamUse{block(), stream()});
       case kKindOf<SegmentAlloc>:
-        return body = SegmentAlloc{address(), bytes(), stream(), device()}, true;
+        return put(body, SegmentAlloc{address(), bytes(), stream(), device()});
       case kKindOf<SegmentFree>:
-        return body = SegmentFree{address(), bytes(), device()}, true;
+        return put(body, SegmentFree{address(), bytes(), device()});
       case kKindOf<Reserved>:
-        return body = Reserved{bytes(), device()}, true;
+        return put(body, Reserved{bytes(), device()});
       case kKindOf<EmptyCache>:
-        return body = EmptyCache{device()}, true;
+        return put(body, EmptyCache{device()});
       case kKindOf<OutOfMemory>:
-        return body = OutOfMemory{bytes(), device(),
-                                  (tag & kFlagA) ? OutOfMemory::Kind::kFailed
-                                                 : OutOfMemory::Kind::kRetry},
-               true;
+        return put(body, OutOfMemory{bytes(), device(),
+                                     (tag & kFlagA) ? OutOfMemory::Kind::kFailed
+                                                    : OutOfMemory::Kind::kRetry});
       case kKindOf<Lost>:
-        return body = Lost{name(), number()}, true;
+        return put(body, Lost{name(), number()});
       default:
         return false;
     }
   }
 };
 
-Result<std::size_t> EventDecoder::decode(std::span<Event> events) {
+// Flattened: this is the loop that reading a recording is made of.
+[[gnu::flatten]] Result<std::size_t> EventDecoder::decode(std::span<Event> events) {
   Cursor& records = columns_[kRecords];
   Cursor& times = columns_[kTimes];
   Cursor& addresses = columns_[kAddresses];
@@ -197,9 +204,11 @@ Result<std::size_t> EventDecoder::decode(std::span<Event> events) {
       event.thread = ThreadId(state.thread);
       ++count;
     } else {
+      const std::uint8_t* at = fields.at;  // copies: `fields` and `state` stay in registers
       state_.thread = state.thread;
-      PEAKLINE_RETURN_IF_ERROR(other_record(fields.at, tag));
+      PEAKLINE_RETURN_IF_ERROR(other_record(at, tag));
       state.thread = state_.thread;
+      fields.at = at;
     }
     if (fields.bad != 0 || fields.at > records.end || time_at > times.end ||
         fields.addresses > addresses.end) [[unlikely]] {

@@ -36,10 +36,10 @@ class EventDecoder {
   };
   struct Fields;
 
-  Status other_record(const std::uint8_t*& at, std::uint8_t tag);
+  [[gnu::noinline]] Status other_record(const std::uint8_t*& at, std::uint8_t tag);
   Status define(const std::uint8_t*& at, RecordKind kind);
-  Status finish() const;
-  [[nodiscard]] Status malformed(const std::uint8_t* at) const;
+  [[gnu::noinline]] Status finish() const;
+  [[nodiscard, gnu::noinline]] Status malformed(const std::uint8_t* at) const;
 
   Dictionary* dictionary_;
   Diagnostics* diagnostics_;
