@@ -46,7 +46,7 @@ struct DeviceTotals {
 
 // The live blocks and the totals of each device, replayed from events in order.
 // Events are not trusted: one that cannot be true is counted in `diagnostics` and changes nothing.
-// Not thread-safe. Pointers to blocks hold until the next event.
+// Not thread-safe. Blocks that are returned hold until the next event.
 class Ledger {
  public:
   explicit Ledger(Diagnostics& diagnostics);
@@ -54,7 +54,7 @@ class Ledger {
   // Null when the event could not be true.
   const Block* on(const Alloc& alloc, const Birth& birth, ModuleId module, OpId op);
   const Block* on(const Label& label);
-  // The block as it was; valid until the next call.
+  // The block as it was.
   const Block* on(const Free& free);
   // Resizes and renews the birth's event; returns the block as it was before.
   const Block* on(const Resize& resize, std::uint64_t event);
@@ -85,8 +85,9 @@ class Ledger {
   };
 
   [[nodiscard]] std::size_t home(BlockId id) const noexcept;
+  [[nodiscard]] std::size_t probe(BlockId id) const noexcept;   // where it is, or would go
   [[nodiscard]] std::size_t locate(BlockId id) const noexcept;  // index_.size() when absent
-  void insert(BlockId id, std::uint32_t slot);
+  std::uint32_t take_slot();
   void erase(std::size_t at);
   void grow();
   DeviceTotals& totals_of(DeviceId device);
@@ -99,7 +100,7 @@ class Ledger {
   std::vector<Block> blocks_;
   std::vector<std::uint32_t> free_slots_;
   std::vector<DeviceTotals> totals_;
-  Block departed_;
+  Block before_resize_;
 };
 
 }  // namespace peakline

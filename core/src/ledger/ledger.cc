@@ -15,21 +15,17 @@ const Block* Ledger::on(const Alloc& alloc, const Birth& birth, ModuleId module,
     diagnostics_.count(Loss::kNegativeSize);
     return nullptr;
   }
-  if (locate(alloc.block) != index_.size()) {
+  if ((used_ + 1) * 2 > index_.size()) grow();
+  Entry& entry = index_[probe(alloc.block)];
+  if (entry.slot != kFree) {
     diagnostics_.count(Loss::kBlockTwice);
     return nullptr;
   }
-  std::uint32_t slot;
-  if (free_slots_.empty()) {
-    slot = static_cast<std::uint32_t>(blocks_.size());
-    blocks_.emplace_back();
-  } else {
-    slot = free_slots_.back();
-    free_slots_.pop_back();
-  }
+  const std::uint32_t slot = take_slot();
+  entry = {alloc.block, slot};
+  ++used_;
   blocks_[slot] = Block{alloc.block, alloc.bytes, alloc.requested, birth,        module,
                         op,          NameId{},    alloc.stream,    alloc.device, CategoryId{}};
-  insert(alloc.block, slot);
   totals_of(alloc.device).allocated += alloc.bytes;
   return &blocks_[slot];
 }
@@ -54,11 +50,11 @@ const Block* Ledger::on(const Free& free) {
     return nullptr;
   }
   const std::uint32_t slot = index_[at].slot;
-  departed_ = blocks_[slot];
-  totals_of(departed_.device).allocated -= departed_.bytes;
+  const Block& block = blocks_[slot];
+  totals_of(block.device).allocated -= block.bytes;
   free_slots_.push_back(slot);
   erase(at);
-  return &departed_;
+  return &block;  // its slot is not written before the next alloc
 }
 
 const Block* Ledger::on(const Resize& resize, std::uint64_t event) {
@@ -68,12 +64,12 @@ const Block* Ledger::on(const Resize& resize, std::uint64_t event) {
     return nullptr;
   }
   Block& block = blocks_[index_[at].slot];
-  departed_ = block;
+  before_resize_ = block;
   totals_of(block.device).allocated += resize.bytes - block.bytes;
   block.bytes = resize.bytes;
   block.requested = resize.bytes;
   block.birth.event = event;
-  return &departed_;
+  return &before_resize_;
 }
 
 void Ledger::on(const SegmentAlloc& segment) {
@@ -132,21 +128,26 @@ std::size_t Ledger::home(BlockId id) const noexcept {
   return static_cast<std::size_t>((id.raw() * 0x9E3779B97F4A7C15ULL) >> shift_);
 }
 
-std::size_t Ledger::locate(BlockId id) const noexcept {
-  const std::size_t mask = index_.size() - 1;
-  for (std::size_t at = home(id);; at = (at + 1) & mask) {
-    if (index_[at].slot == kFree) return index_.size();
-    if (index_[at].id == id) return at;
-  }
-}
-
-void Ledger::insert(BlockId id, std::uint32_t slot) {
-  if ((used_ + 1) * 2 > index_.size()) grow();
+std::size_t Ledger::probe(BlockId id) const noexcept {
   const std::size_t mask = index_.size() - 1;
   std::size_t at = home(id);
-  while (index_[at].slot != kFree) at = (at + 1) & mask;
-  index_[at] = {id, slot};
-  ++used_;
+  while (index_[at].slot != kFree && index_[at].id != id) at = (at + 1) & mask;
+  return at;
+}
+
+std::size_t Ledger::locate(BlockId id) const noexcept {
+  const std::size_t at = probe(id);
+  return index_[at].slot == kFree ? index_.size() : at;
+}
+
+std::uint32_t Ledger::take_slot() {
+  if (free_slots_.empty()) {
+    blocks_.emplace_back();
+    return static_cast<std::uint32_t>(blocks_.size() - 1);
+  }
+  const std::uint32_t slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
 }
 
 // Closes the hole by moving later entries of the same run back, so that no tombstones pile up.
@@ -169,9 +170,8 @@ void Ledger::grow() {
   std::vector<Entry> old(index_.size() * 2);
   old.swap(index_);
   --shift_;
-  used_ = 0;
   for (const Entry& entry : old) {
-    if (entry.slot != kFree) insert(entry.id, entry.slot);
+    if (entry.slot != kFree) index_[probe(entry.id)] = entry;
   }
 }
 
