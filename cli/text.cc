@@ -11,12 +11,20 @@ namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Byte offset of the character at `column`.
-std::size_t offset_of(std::string_view text, std::size_t column) {
+// Columns taken by the character that begins with `lead`: those from U+3000 to U+FFFF are mostly East
+// Asian and, like those beyond (emoji), two columns wide.
+std::size_t columns_of(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  if (continues_character(lead)) return 0;
+  return byte >= 0xE3 ? 2 : 1;
+}
+
+// Byte offset at which `columns` columns are used up; never inside a character.
+std::size_t offset_of(std::string_view text, std::size_t columns) {
   std::size_t seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (continues_character(text[i])) continue;
-    if (seen++ == column) return i;
+    seen += columns_of(text[i]);
+    if (seen > columns) return i;
   }
   return text.size();
 }
@@ -33,8 +41,9 @@ std::string printable(std::string_view text) {
 }
 
 std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return !continues_character(c); }));
+  std::size_t columns = 0;
+  for (const char c : text) columns += columns_of(c);
+  return columns;
 }
 
 std::string shorten(std::string_view text, std::size_t columns) {
@@ -43,8 +52,9 @@ std::string shorten(std::string_view text, std::size_t columns) {
   if (columns <= 1) return columns == 0 ? "" : "…";
   const std::size_t tail = (columns - 1) * 2 / 3;
   const std::size_t head = columns - 1 - tail;
-  return std::string(text.substr(0, offset_of(text, head))) + "…" +
-         std::string(text.substr(offset_of(text, all - tail)));
+  std::string_view end = text.substr(offset_of(text, all - tail));
+  while (width(end) > tail) end.remove_prefix(offset_of(end, columns_of(end.front())));
+  return std::string(text.substr(0, offset_of(text, head))) + "…" + std::string(end);
 }
 
 std::string grouped(std::uint64_t number) {
@@ -101,6 +111,7 @@ std::string Table::line(const std::vector<std::string>& cells,
   for (std::size_t i = 1; i < cells.size(); ++i) {
     out += "  " + std::string(widths[i] - width(cells[i]), ' ') + cells[i];
   }
+  while (out.ends_with(' ')) out.pop_back();
   return out;
 }
 

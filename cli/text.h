@@ -14,7 +14,7 @@ inline constexpr std::size_t kColumns = 80;
 // `text` with control characters shown as '?', so that a name cannot drive the terminal.
 std::string printable(std::string_view text);
 
-// How many columns `text` takes; counts UTF-8 characters.
+// How many columns of a terminal `text` (UTF-8) takes.
 std::size_t width(std::string_view text);
 
 // At most `columns` wide: the middle gives way to "…", since both ends of a module path matter.

@@ -1,0 +1,99 @@
+# Everything starts here: each target sets up what it needs on a fresh Debian or Ubuntu machine.
+#   make build   peakline in .venv        make demo   track a small training run and show it
+#   make test    every test               make bench  the benchmarks
+#   make lint    formatters and linters   make format
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+# The torch to build against when .venv has none yet. Pinned: an open range pulls in gigabytes.
+TORCH ?= torch==2.13.0
+JOBS ?= $(shell nproc)
+VENV := .venv
+SETUP := build/setup
+SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+
+APT_BUILD := g++ cmake ninja-build ccache libzstd-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
+             libgtest-dev libbenchmark-dev
+APT_LINT := clang-format clang-tidy
+
+$(SETUP)/apt: Makefile
+	@mkdir -p $(SETUP)
+	tools/apt_install.sh "$(SUDO)" $(APT_BUILD)
+	@touch $@
+
+$(SETUP)/apt-lint: Makefile
+	@mkdir -p $(SETUP)
+	tools/apt_install.sh "$(SUDO)" $(APT_LINT)
+	@touch $@
+
+$(SETUP)/venv: pyproject.toml
+	@mkdir -p $(SETUP)
+	[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -c "import torch" 2>/dev/null || $(VENV)/bin/pip install -q "$(TORCH)"
+	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
+	@touch $@
+
+.PHONY: build
+build: $(SETUP)/apt $(SETUP)/venv
+	$(VENV)/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
+
+.PHONY: core
+core: $(SETUP)/apt
+	cmake --preset dev > /dev/null
+	cmake --build --preset dev -j $(JOBS)
+
+.PHONY: demo
+demo: build
+	$(VENV)/bin/python tools/demo.py
+
+.PHONY: test test-core test-asan test-python
+test: lint-layers test-core test-asan test-python
+
+test-core: core
+	ctest --preset dev -j $(JOBS)
+
+test-asan: $(SETUP)/apt
+	cmake --preset asan > /dev/null
+	cmake --build --preset asan -j $(JOBS)
+	ctest --preset asan -j $(JOBS)
+
+test-python: build
+	$(VENV)/bin/python -m pytest tests/python
+
+.PHONY: bench
+bench: build
+	cmake --preset release > /dev/null
+	cmake --build --preset release -j $(JOBS)
+	for b in build/release/benchmarks/*_bench; do $$b || exit 1; done
+
+.PHONY: fuzz
+fuzz: $(SETUP)/apt
+	tools/apt_install.sh "$(SUDO)" clang
+	cmake --preset fuzz > /dev/null
+	cmake --build --preset fuzz -j $(JOBS)
+	for f in build/fuzz/fuzz/*_fuzz; do $$f -max_total_time=60 || exit 1; done
+
+CXX_FILES = $(shell git ls-files '*.cc' '*.h')
+
+.PHONY: lint lint-layers format
+lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
+	clang-format --dry-run -Werror $(CXX_FILES)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy python/peakline tools
+	clang-tidy -p build/dev --quiet $(filter core/src/%.cc cli/%.cc,$(CXX_FILES))
+
+lint-layers:
+	$(PYTHON) tools/check_layers.py
+	$(PYTHON) tools/check_tests_listed.py
+	$(PYTHON) tools/checks_test.py
+
+format: $(SETUP)/apt-lint $(SETUP)/venv
+	clang-format -i $(CXX_FILES)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+.PHONY: clean
+clean:
+	rm -rf build

@@ -1,0 +1,67 @@
+"""Golden tests through the command line: recordings in, text out.
+
+    python run.py --cli PEAKLINE --maker MAKE_RECORDING [--update]
+
+A case is a file in cases/: the command after "$ ", then its exit status, stdout and stderr.
+--update writes what the program says now; read the difference before committing it.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CASES = Path(__file__).parent / "cases"
+RECORDINGS = ("training", "odd-names", "impossible", "empty")
+
+
+def transcript(cli: str, command: str, folder: str) -> str:
+    words = shlex.split(command)
+    assert words[0] == "peakline", f"a case runs peakline, not {words[0]}"
+    env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [os.path.abspath(cli), *words[1:]], cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    return (
+        f"$ {command}\nexit {done.returncode}\n"
+        f"--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
+    )
+
+
+def too_wide(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > 80]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cli", required=True)
+    parser.add_argument("--maker", required=True)
+    parser.add_argument("--update", action="store_true")
+    args = parser.parse_args()
+    failed = 0
+    cases = sorted(CASES.glob("*.txt"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in RECORDINGS:
+            subprocess.run([args.maker, name, f"{folder}/{name}.peak"], check=True)
+        Path(folder, "text.peak").write_text("no recording\n")
+        for case in cases:
+            expected = case.read_text()
+            command = expected.splitlines()[0].removeprefix("$ ")
+            actual = transcript(args.cli, command, folder)
+            if args.update:
+                case.write_text(actual)
+            elif actual != expected:
+                failed += 1
+                print(f"{case.name}: expected\n{expected}\nbut got\n{actual}", file=sys.stderr)
+            if case.name.startswith("show-") and too_wide(actual.split("--- stderr")[0]):
+                failed += 1
+                print(f"{case.name}: lines over 80 columns: {too_wide(actual)}", file=sys.stderr)
+    print(f"{len(cases) - failed} passed, {failed} failed")
+    return 1 if failed or not cases else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

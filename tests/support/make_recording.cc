@@ -1,0 +1,144 @@
+// Writes a recording without any run behind it: `make_recording NAME FILE`, for golden tests and
+// scale.
+//   training          two small layers, three steps, every category
+//   odd-names         names that try to break a terminal, a table or a file format
+//   impossible        events that cannot be true
+//   empty             nothing at all
+//   synthetic:EVENTS  a transformer's training of about that many events
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "synthetic_run.h"
+#include "trace_builder.h"
+
+namespace peakline::testing {
+namespace {
+
+void add_parameters(TraceBuilder& trace) {
+  trace.alloc("embed.w", 24_MiB).label("embed.w", category::kParameter, "Net.embed", "weight");
+  for (const char* layer : {"Net.layers.0", "Net.layers.1"}) {
+    for (const char* part : {"attn", "mlp"}) {
+      const std::string path = std::string(layer) + "." + part;
+      trace.alloc(path + ".w", 8_MiB)
+          .label(path + ".w", category::kParameter, path, "weight")
+          .alloc(path + ".b", 4_KiB)
+          .label(path + ".b", category::kParameter, path, "bias");
+    }
+  }
+}
+
+void forward(TraceBuilder& trace) {
+  trace.alloc("batch", 1_MiB).label("batch", category::kInput);
+  trace.enter("Net").enter("Net.embed").op("aten::embedding").alloc("x", 16_MiB).op_end();
+  trace.leave("Net.embed");
+  for (const char* layer : {"Net.layers.0", "Net.layers.1"}) {
+    trace.enter(layer);
+    for (const char* part : {"attn", "mlp"}) {
+      const std::string path = std::string(layer) + "." + part;
+      trace.enter(path).op("aten::mm").alloc("scratch", 32_MiB).alloc(path + ".out", 48_MiB);
+      trace.free("scratch").op_end().op("aten::gelu").alloc(path + ".gelu", 16_MiB).op_end();
+      trace.op("aten::mul").alloc("tmp", 8_MiB).op_end().free("tmp").leave(path);
+    }
+    trace.leave(layer);
+  }
+  trace.leave("Net");
+}
+
+void backward(TraceBuilder& trace) {
+  trace.phase_begin(Phase::kBackward).thread("autograd");
+  for (const char* layer : {"Net.layers.1", "Net.layers.0"}) {
+    for (const char* part : {"mlp", "attn"}) {
+      const std::string path = std::string(layer) + "." + part;
+      trace.backward(path).op("aten::mm").alloc(path + ".g", 8_MiB).op_end();
+      trace.label(path + ".g", category::kGradient, path, "weight");
+      trace.free(path + ".gelu").free(path + ".out").backward_end(path);
+    }
+  }
+  trace.free("x").thread("main").phase_end(Phase::kBackward);
+}
+
+void optimizer(TraceBuilder& trace, bool first) {
+  trace.phase_begin(Phase::kOptimizer).op("aten::_foreach_add_");
+  for (const char* layer : {"Net.layers.0", "Net.layers.1"}) {
+    for (const char* part : {"attn", "mlp"}) {
+      const std::string path = std::string(layer) + "." + part;
+      if (first) {
+        trace.alloc(path + ".state", 16_MiB).label(path + ".state", category::kOptstate, path);
+      }
+    }
+  }
+  trace.op_end().phase_end(Phase::kOptimizer).step();
+  for (const char* layer : {"Net.layers.0", "Net.layers.1"}) {
+    for (const char* part : {"attn", "mlp"}) trace.free(std::string(layer) + "." + part + ".g");
+  }
+  trace.free("batch");
+}
+
+TraceBuilder training() {
+  TraceBuilder trace;
+  trace.info("torch", "2.13.0+cu130").info("memory_limit.cuda:0", "8589934592");
+  trace.device("cuda:0", 24_GiB, "NVIDIA L4").segment_alloc(0x7000'0000, 512_MiB);
+  add_parameters(trace);
+  for (int step = 0; step < 3; ++step) {
+    forward(trace);
+    if (step == 1) trace.segment_alloc(0x9000'0000, 64_MiB);
+    backward(trace);
+    optimizer(trace, step == 0);
+  }
+  return trace;
+}
+
+TraceBuilder odd_names() {
+  TraceBuilder trace;
+  trace.device("cuda:0").info("torch", "2.13.0\x1b[31m");
+  trace.enter("\x1b[2J\x07Net").enter("Ünïcødé.层.very_long_" + std::string(120, 'x') + ".end");
+  trace.op("aten::<script>alert(1)</script>,\"quoted\"").alloc("a", 3_MiB).op_end();
+  return trace;
+}
+
+TraceBuilder impossible() {
+  TraceBuilder trace;
+  trace.alloc("a", 4_MiB).free("ghost").free("a").free("a").op_end().leave("Net").enter("Net");
+  trace.alloc("negative", Bytes(-1)).segment_free(1, 1_MiB).lost(Loss::kUnseenFree, 7);
+  return trace;
+}
+
+Status write_synthetic(const std::string& path, std::uint64_t events) {
+  Result<std::unique_ptr<Sink>> sink = open_file_sink(path);
+  if (!sink.ok()) return sink.status();
+  TraceWriter writer(std::move(*sink));
+  SyntheticRun run;
+  run.define_words(writer);
+  while (writer.event_count() < events && writer.status().ok()) {
+    for (const Event& event : run.next_step()) writer.write(event);
+  }
+  return writer.close();
+}
+
+Status make(const std::string& name, const std::string& path) {
+  constexpr const char* kSynthetic = "synthetic:";
+  if (name == "training") return training().write(path);
+  if (name == "odd-names") return odd_names().write(path);
+  if (name == "impossible") return impossible().write(path);
+  if (name == "empty") return TraceBuilder{}.write(path);
+  if (name.starts_with(kSynthetic)) {
+    return write_synthetic(path,
+                           std::strtoull(name.c_str() + std::strlen(kSynthetic), nullptr, 10));
+  }
+  return invalid_input("no recording is called " + name);
+}
+
+}  // namespace
+}  // namespace peakline::testing
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: make_recording NAME FILE\n");
+    return 2;
+  }
+  const peakline::Status status = peakline::testing::make(argv[1], argv[2]);
+  if (!status.ok()) std::fprintf(stderr, "make_recording: %s\n", status.message().c_str());
+  return status.ok() ? 0 : 1;
+}

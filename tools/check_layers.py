@@ -1,0 +1,66 @@
+"""Guards the borders between layers: fails when a file includes what its layer must not know.
+
+    python tools/check_layers.py [ROOT]
+
+core knows neither torch nor Python nor the layers above it; cli knows core; capture knows core and
+torch; a public header reaches into no private folder.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
+PYTHON = ("Python.h", "pybind11/")
+
+# folder: what an include in it must not begin with, and why
+RULES: dict[str, tuple[tuple[str, ...], str]] = {
+    "core/include/": (
+        (*TORCH, *PYTHON, "base/", "trace/", "ledger/", "report/", "diag/", "allocator/", "capture/", "cli/"),
+        "public headers of core know the public words alone",
+    ),
+    "core/src/": ((*TORCH, *PYTHON, "capture/", "cli/"), "core knows neither torch nor Python"),
+    "cli/": ((*TORCH, *PYTHON, "capture/", "ledger/", "trace/"), "cli knows core's public words"),
+    "capture/": ((*PYTHON, "cli/", "fmt/"), "capture knows torch and core, not Python"),
+    "tests/unit/": ((*TORCH, *PYTHON, "capture/"), "unit tests build without torch"),
+    "fuzz/": ((*TORCH, *PYTHON, "capture/"), "fuzzers build without torch"),
+}  # fmt: skip
+
+
+def source_files(root: Path) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "*.h", "*.cc", "*.def"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode == 0 and listed.stdout:
+        return [Path(line) for line in listed.stdout.splitlines()]
+    return [
+        path.relative_to(root) for path in root.rglob("*") if path.suffix in {".h", ".cc", ".def"}
+    ]
+
+
+def violations(root: Path) -> list[str]:
+    found = []
+    for path in sorted(source_files(root)):
+        for folder, (forbidden, why) in RULES.items():
+            if not str(path).startswith(folder):
+                continue
+            for number, line in enumerate((root / path).read_text().splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match and match[1].startswith(forbidden):
+                    found.append(f"{path}:{number}: includes {match[1]}, but {why}")
+    return found
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent
+    found = violations(root)
+    for line in found:
+        print(line, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
