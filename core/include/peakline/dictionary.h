@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -33,14 +35,21 @@ struct CategoryInfo {
 };
 
 // Tables from ids to words. Entry 0 of names, ops and modules is "none".
-// Writers intern, readers define; both only ever append. Not thread-safe.
+// Writers intern, readers define; both only ever append. Growth is limited, so that neither a
+// producer that invents names nor a hostile file can take all memory. Not thread-safe.
 class Dictionary {
  public:
+  static constexpr std::size_t kMaxWords = std::size_t{1} << 20;       // in all tables together
+  static constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20;  // likewise
+
   Dictionary();
+
+  // A word that does not fit any more answers with "none" (the first device or thread,
+  // category::kOther) and is counted in refused().
 
   NameId intern_name(std::string_view text);
   OpId intern_op(std::string_view name);
-  // One module per path; the first parent and type given for a path stay.
+  // One module per path; the first parent and type given for a path stay. The parent comes first.
   ModuleId intern_module(std::string_view path, std::string_view type, ModuleId parent);
   DeviceId intern_device(const DeviceInfo& device);
   ThreadId intern_thread(std::string_view name);
@@ -65,8 +74,13 @@ class Dictionary {
   [[nodiscard]] std::size_t thread_count() const noexcept { return threads_.size(); }
   [[nodiscard]] std::size_t category_count() const noexcept { return categories_.size(); }
 
-  // Readers: appends the next entry of a table as the file defines it. False when the table is
-  // full.
+  // How often a word was asked for and not taken in.
+  [[nodiscard]] std::uint64_t refused() const noexcept { return refused_; }
+  // Whether one more word with this much text fits.
+  [[nodiscard]] bool has_room(std::size_t text_bytes) const noexcept;
+
+  // Readers: appends the next entry of a table as the file defines it. False when there is no room,
+  // or its parent is not defined.
   bool define_name(std::string text);
   bool define_op(std::string name);
   bool define_module(ModuleInfo module);
@@ -83,6 +97,9 @@ class Dictionary {
   };
   using Index = std::unordered_map<std::string, std::uint32_t, Hash, std::equal_to<>>;
 
+  template <class IdType, class Table>
+  bool append(Table& table, std::size_t text_bytes, typename Table::value_type entry);
+
   std::vector<std::string> names_;
   std::vector<std::string> ops_;
   std::vector<ModuleInfo> modules_;
@@ -92,6 +109,10 @@ class Dictionary {
   Index name_index_;
   Index op_index_;
   Index module_index_;
+  Index thread_index_;
+  std::size_t words_ = 0;  // defined, the entries that are always there not counted
+  std::size_t text_bytes_ = 0;
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace peakline

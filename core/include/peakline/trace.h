@@ -18,7 +18,8 @@
 
 namespace peakline {
 
-// Where a writer puts bytes.
+// Where a writer puts bytes. A write that fails leaves nothing behind, or makes all later ones
+// fail.
 class Sink {
  public:
   virtual ~Sink() = default;

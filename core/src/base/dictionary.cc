@@ -1,4 +1,5 @@
 #include <limits>
+#include <utility>
 
 #include <peakline/dictionary.h>
 
@@ -11,8 +12,8 @@ const T& at_or_first(const std::vector<T>& table, IdType id) noexcept {
 }
 
 template <class IdType, class T>
-bool has_room(const std::vector<T>& table) noexcept {
-  return table.size() <= std::numeric_limits<typename IdType::rep>::max();
+IdType last_of(const std::vector<T>& table) noexcept {
+  return IdType(static_cast<typename IdType::rep>(table.size() - 1));
 }
 
 }  // namespace
@@ -23,43 +24,65 @@ Dictionary::Dictionary() : names_{""}, ops_{""}, modules_{{}} {
   }
 }
 
+bool Dictionary::has_room(std::size_t text_bytes) const noexcept {
+  return words_ < kMaxWords && text_bytes <= kMaxTextBytes - text_bytes_;
+}
+
+// Ids are as wide as IdType: a table never gets longer than they can say.
+template <class IdType, class Table>
+bool Dictionary::append(Table& table, std::size_t text_bytes, typename Table::value_type entry) {
+  constexpr std::size_t kMost = std::numeric_limits<typename IdType::rep>::max();
+  if (!has_room(text_bytes) || table.size() > kMost) return false;
+  table.push_back(std::move(entry));
+  text_bytes_ += text_bytes;
+  ++words_;
+  return true;
+}
+
 NameId Dictionary::intern_name(std::string_view text) {
   if (text.empty()) return NameId{};
   if (auto found = name_index_.find(text); found != name_index_.end()) return NameId(found->second);
-  define_name(std::string(text));
-  return NameId(static_cast<std::uint32_t>(names_.size() - 1));
+  if (define_name(std::string(text))) return last_of<NameId>(names_);
+  ++refused_;
+  return NameId{};
 }
 
 OpId Dictionary::intern_op(std::string_view name) {
   if (name.empty()) return OpId{};
   if (auto found = op_index_.find(name); found != op_index_.end()) return OpId(found->second);
-  define_op(std::string(name));
-  return OpId(static_cast<std::uint32_t>(ops_.size() - 1));
+  if (define_op(std::string(name))) return last_of<OpId>(ops_);
+  ++refused_;
+  return OpId{};
 }
 
 ModuleId Dictionary::intern_module(std::string_view path, std::string_view type, ModuleId parent) {
+  if (path.empty()) return ModuleId{};
   if (auto found = module_index_.find(path); found != module_index_.end()) {
     return ModuleId(found->second);
   }
-  define_module({std::string(path), std::string(type), parent});
-  return ModuleId(static_cast<std::uint32_t>(modules_.size() - 1));
+  if (define_module({std::string(path), std::string(type), parent})) {
+    return last_of<ModuleId>(modules_);
+  }
+  ++refused_;
+  return ModuleId{};
 }
 
 DeviceId Dictionary::intern_device(const DeviceInfo& device) {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     if (devices_[i].name == device.name) return DeviceId(static_cast<std::uint8_t>(i));
   }
-  return define_device(device) ? DeviceId(static_cast<std::uint8_t>(devices_.size() - 1))
-                               : DeviceId{};
+  if (define_device(device)) return last_of<DeviceId>(devices_);
+  ++refused_;
+  return DeviceId{};
 }
 
 ThreadId Dictionary::intern_thread(std::string_view name) {
-  for (std::size_t i = 0; i < threads_.size(); ++i) {
-    if (threads_[i] == name) return ThreadId(static_cast<std::uint16_t>(i));
+  if (auto found = thread_index_.find(name); found != thread_index_.end()) {
+    return ThreadId(static_cast<std::uint16_t>(found->second));
   }
-  return define_thread(std::string(name))
-             ? ThreadId(static_cast<std::uint16_t>(threads_.size() - 1))
-             : ThreadId{};
+  if (define_thread(std::string(name))) return last_of<ThreadId>(threads_);
+  ++refused_;
+  return ThreadId{};
 }
 
 CategoryId Dictionary::intern_category(std::string_view name, CategoryId parent) {
@@ -68,9 +91,9 @@ CategoryId Dictionary::intern_category(std::string_view name, CategoryId parent)
       return CategoryId(static_cast<std::uint8_t>(i));
     }
   }
-  return define_category({std::string(name), parent})
-             ? CategoryId(static_cast<std::uint8_t>(categories_.size() - 1))
-             : category::kOther;
+  if (define_category({std::string(name), parent})) return last_of<CategoryId>(categories_);
+  ++refused_;
+  return category::kOther;
 }
 
 std::string_view Dictionary::name(NameId id) const noexcept { return at_or_first(names_, id); }
@@ -102,36 +125,37 @@ std::string Dictionary::category_label(CategoryId id) const {
 }
 
 bool Dictionary::define_name(std::string text) {
-  if (!has_room<NameId>(names_)) return false;
-  name_index_.emplace(text, static_cast<std::uint32_t>(names_.size()));
-  names_.push_back(std::move(text));
+  const std::size_t size = text.size();
+  if (!append<NameId>(names_, size, std::move(text))) return false;
+  name_index_.emplace(names_.back(), last_of<NameId>(names_).raw());
   return true;
 }
 
 bool Dictionary::define_op(std::string name) {
-  if (!has_room<OpId>(ops_)) return false;
-  op_index_.emplace(name, static_cast<std::uint32_t>(ops_.size()));
-  ops_.push_back(std::move(name));
+  const std::size_t size = name.size();
+  if (!append<OpId>(ops_, size, std::move(name))) return false;
+  op_index_.emplace(ops_.back(), last_of<OpId>(ops_).raw());
   return true;
 }
 
 bool Dictionary::define_module(ModuleInfo module) {
   // A parent comes before its children, so walks towards the root always end.
-  if (!has_room<ModuleId>(modules_) || module.parent.raw() >= modules_.size()) return false;
-  module_index_.emplace(module.path, static_cast<std::uint32_t>(modules_.size()));
-  modules_.push_back(std::move(module));
+  if (module.parent.raw() >= modules_.size()) return false;
+  const std::size_t size = module.path.size() + module.type.size();
+  if (!append<ModuleId>(modules_, size, std::move(module))) return false;
+  module_index_.emplace(modules_.back().path, last_of<ModuleId>(modules_).raw());
   return true;
 }
 
 bool Dictionary::define_device(DeviceInfo device) {
-  if (!has_room<DeviceId>(devices_)) return false;
-  devices_.push_back(std::move(device));
-  return true;
+  const std::size_t size = device.name.size() + device.model.size();
+  return append<DeviceId>(devices_, size, std::move(device));
 }
 
 bool Dictionary::define_thread(std::string name) {
-  if (!has_room<ThreadId>(threads_)) return false;
-  threads_.push_back(std::move(name));
+  const std::size_t size = name.size();
+  if (!append<ThreadId>(threads_, size, std::move(name))) return false;
+  thread_index_.emplace(threads_.back(), last_of<ThreadId>(threads_).raw());
   return true;
 }
 
@@ -141,8 +165,8 @@ bool Dictionary::define_category(CategoryInfo category) {
   const bool below_top =
       category.parent.raw() < id && top_level(category.parent) == category.parent;
   if (id >= category::kMaxCategories || !(top || below_top)) return false;
-  categories_.push_back(std::move(category));
-  return true;
+  const std::size_t size = category.name.size();
+  return append<CategoryId>(categories_, size, std::move(category));
 }
 
 }  // namespace peakline

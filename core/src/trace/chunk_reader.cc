@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/coding.h"
@@ -11,6 +12,14 @@
 #include "trace/sniff.h"
 
 namespace peakline::trace {
+namespace {
+
+bool is_known(std::uint8_t type) {
+  return type >= static_cast<std::uint8_t>(ChunkType::kInfo) &&
+         type <= static_cast<std::uint8_t>(ChunkType::kTrailer);
+}
+
+}  // namespace
 
 struct ChunkReader::Decompressor {
   Decompressor() : context(ZSTD_createDCtx()) {}
@@ -108,12 +117,8 @@ Result<bool> ChunkReader::next(Chunk& chunk) {
   whole = read_payload(header, stored);
   if (!whole.ok() || !*whole) return whole;
 
-  chunk = {header.type, header.type >= 1 && header.type <= 3, chunk_offset_, {}};
+  chunk = {header.type, is_known(header.type), chunk_offset_, {}};
   if (!chunk.known) return true;
-  if (header.flags & ~kCompressed) {
-    return unsupported(fmt::format(
-        "'{}' has a chunk of a newer version at byte {}: update peakline", name(), chunk_offset_));
-  }
   const std::span payload = std::span(raw_).first(header.raw_bytes);
   if (compressed && !decompressor_->decompress(payload, stored)) {
     return damaged(chunk_offset_, "a chunk does not decompress");
@@ -131,6 +136,9 @@ Result<bool> ChunkReader::read_header(ChunkHeader& header) {
   if (*got < bytes.size()) return cut(chunk_offset_);
   const auto crc = coding::get_fixed<std::uint32_t>(&bytes[16]);
   if (crc != crc32c(std::span(bytes).first(16))) {
+    const Result<bool> zeros = only_zeros_from(bytes);
+    if (!zeros.ok()) return zeros;
+    if (*zeros) return cut(chunk_offset_);
     return damaged(chunk_offset_, "a chunk header's checksum is wrong");
   }
   header.type = bytes[0];
@@ -141,11 +149,29 @@ Result<bool> ChunkReader::read_header(ChunkHeader& header) {
   return true;
 }
 
+// After a power cut a file may end in zeros that were promised and never written.
+Result<bool> ChunkReader::only_zeros_from(std::span<const std::uint8_t> start) {
+  const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
+  std::array<std::uint8_t, 4096> buffer{};
+  while (std::all_of(start.begin(), start.end(), is_zero)) {
+    const Result<std::size_t> got = fill(buffer);
+    if (!got.ok()) return got.status();
+    if (*got == 0) return true;
+    start = std::span(buffer).first(*got);
+  }
+  return false;
+}
+
 Status ChunkReader::check_header(const ChunkHeader& header) const {
   if (header.raw_bytes > kMaxChunkBytes || header.stored_bytes > kMaxChunkBytes) {
     return damaged(chunk_offset_,
                    fmt::format("a chunk of {} bytes is larger than the limit of {}",
                                std::max(header.raw_bytes, header.stored_bytes), kMaxChunkBytes));
+  }
+  if (!is_known(header.type)) return {};
+  if (header.flags & ~kCompressed) {
+    return unsupported(fmt::format(
+        "'{}' has a chunk of a newer version at byte {}: update peakline", name(), chunk_offset_));
   }
   if (!(header.flags & kCompressed) && header.raw_bytes != header.stored_bytes) {
     return damaged(chunk_offset_, "an uncompressed chunk has two lengths");

@@ -49,6 +49,7 @@ class ChunkReader {
   // Fills `buffer` as far as the file goes.
   Result<std::size_t> fill(std::span<std::uint8_t> buffer);
   Result<bool> read_header(ChunkHeader& header);
+  Result<bool> only_zeros_from(std::span<const std::uint8_t> start);
   Status check_header(const ChunkHeader& header) const;
   Result<bool> read_payload(const ChunkHeader& header, std::span<std::uint8_t> payload);
   Status not_a_recording(std::span<const std::uint8_t> start);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -236,53 +237,56 @@ Status EventDecoder::other_record(const std::uint8_t*& at, std::uint8_t tag) {
     in.skip(in.varint());
     diagnostics_->count(Loss::kUnknownRecord);
   }
-  if (!in.ok()) return malformed(at);
+  if (!in.ok()) return malformed(at - 1);
   at = in.position();
   return {};
 }
 
 Status EventDecoder::define(const std::uint8_t*& at, RecordKind kind) {
   ByteReader in({at, columns_[kRecords].end});
-  std::uint64_t number = 0;
-  if (kind == RecordKind::kDefineModule) {
-    number = in.varint_up_to(std::numeric_limits<std::uint32_t>::max());
-  } else if (kind == RecordKind::kDefineDevice) {
-    number = in.varint();
+  Definition word;
+  if (kind == RecordKind::kDefineModule || kind == RecordKind::kDefineDevice) {
+    word.number = in.varint();
   } else if (kind == RecordKind::kDefineCategory) {
-    number = in.byte();
+    word.number = in.byte();
   }
-  std::string first(in.text());
-  const bool two = kind == RecordKind::kDefineModule || kind == RecordKind::kDefineDevice;
-  std::string second(two ? in.text() : std::string_view());
-  if (!in.ok() || first.size() > kMaxTextBytes || second.size() > kMaxTextBytes) {
-    return malformed(at);
+  word.text = in.text();
+  if (kind == RecordKind::kDefineModule || kind == RecordKind::kDefineDevice) {
+    word.second = in.text();
   }
-  bool defined = false;
-  switch (kind) {
-    case RecordKind::kDefineName:
-      defined = dictionary_->define_name(std::move(first));
-      break;
-    case RecordKind::kDefineOp:
-      defined = dictionary_->define_op(std::move(first));
-      break;
-    case RecordKind::kDefineModule:
-      defined = dictionary_->define_module(
-          {std::move(first), std::move(second), ModuleId(static_cast<std::uint32_t>(number))});
-      break;
-    case RecordKind::kDefineDevice:
-      defined = dictionary_->define_device(
-          {std::move(first), std::move(second), Bytes(unzigzag(number))});
-      break;
-    case RecordKind::kDefineThread:
-      defined = dictionary_->define_thread(std::move(first));
-      break;
-    default:
-      defined = dictionary_->define_category(
-          {std::move(first), CategoryId(static_cast<std::uint8_t>(number))});
+  const std::size_t longest = std::max(word.text.size(), word.second.size());
+  if (!in.ok() || longest > kMaxTextBytes) return malformed(at - 1);
+  if (!dictionary_->has_room(word.text.size() + word.second.size())) {
+    return invalid_input(fmt::format("it defines more than {} words, or {} bytes of them",
+                                     Dictionary::kMaxWords, Dictionary::kMaxTextBytes));
   }
-  if (!defined) return malformed(at);
+  if (!add_word(kind, word)) return malformed(at - 1);
   at = in.position();
   return {};
+}
+
+bool EventDecoder::add_word(RecordKind kind, const Definition& word) {
+  std::string text(word.text);
+  switch (kind) {
+    case RecordKind::kDefineName:
+      return dictionary_->define_name(std::move(text));
+    case RecordKind::kDefineOp:
+      return dictionary_->define_op(std::move(text));
+    case RecordKind::kDefineModule:
+      if (word.number > std::numeric_limits<ModuleId::rep>::max()) return false;
+      return dictionary_->define_module({std::move(text), std::string(word.second),
+                                         ModuleId(static_cast<ModuleId::rep>(word.number))});
+    case RecordKind::kDefineDevice:
+      return dictionary_->define_device(
+          {std::move(text), std::string(word.second), Bytes(unzigzag(word.number))});
+    case RecordKind::kDefineThread:
+      return dictionary_->define_thread(std::move(text));
+    case RecordKind::kDefineCategory:
+      return dictionary_->define_category(
+          {std::move(text), CategoryId(static_cast<CategoryId::rep>(word.number))});
+    default:
+      return false;
+  }
 }
 
 Status EventDecoder::finish() const {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <peakline/diagnostics.h>
 #include <peakline/dictionary.h>
@@ -35,9 +36,15 @@ class EventDecoder {
     const std::uint8_t* end = nullptr;
   };
   struct Fields;
+  struct Definition {
+    std::uint64_t number = 0;  // a parent, or a device's memory
+    std::string_view text;
+    std::string_view second;
+  };
 
   [[gnu::noinline]] Status other_record(const std::uint8_t*& at, std::uint8_t tag);
   Status define(const std::uint8_t*& at, RecordKind kind);
+  bool add_word(RecordKind kind, const Definition& word);
   [[gnu::noinline]] Status finish() const;
   [[nodiscard, gnu::noinline]] Status malformed(const std::uint8_t* at) const;
 

@@ -8,14 +8,13 @@
 #include "trace/chunk_reader.h"
 #include "trace/decoder.h"
 #include "trace/format.h"
+#include "trace/info_table.h"
 
 namespace peakline {
 namespace {
 
 // So many events fit into a core's second-level cache, and are enough to make calls cheap.
 constexpr std::size_t kBatch = 2048;
-
-constexpr std::size_t kMaxInfoBytes = std::size_t{16} << 20;
 
 }  // namespace
 
@@ -46,7 +45,7 @@ class TraceReader::Impl {
       }
       const Result<std::size_t> count = decoder_.decode(batch_);
       if (!count.ok()) {
-        status_ = chunks_.damaged(chunk_.offset, count.status().message());
+        status_ = damaged(count.status().message());
       } else if (*count > 0) {
         event_count_ += *count;
         return std::span<const Event>(batch_).first(*count);
@@ -59,7 +58,7 @@ class TraceReader::Impl {
   }
 
   [[nodiscard]] const Dictionary& dictionary() const { return dictionary_; }
-  [[nodiscard]] const RunInfo& info() const { return info_; }
+  [[nodiscard]] const RunInfo& info() const { return info_.info(); }
   [[nodiscard]] const Diagnostics& diagnostics() const { return diagnostics_; }
 
  private:
@@ -78,51 +77,54 @@ class TraceReader::Impl {
       diagnostics_.count(Loss::kUnknownChunk);
       return {};
     }
-    const Status read = read_chunk();
-    if (read.ok() || read.code() == StatusCode::kIo) return read;
-    return chunks_.damaged(chunk_.offset, read.message());
-  }
-
-  Status read_chunk() {
     switch (static_cast<trace::ChunkType>(chunk_.type)) {
       case trace::ChunkType::kInfo:
         return read_info();
       case trace::ChunkType::kEvents:
-        state_ = State::kInEvents;
-        return decoder_.start(chunk_.payload);
+        return start_events();
       default:
         return read_trailer();
     }
   }
 
+  Status damaged(std::string_view what) const { return chunks_.damaged(chunk_.offset, what); }
+
+  Status start_events() {
+    state_ = State::kInEvents;
+    const Status started = decoder_.start(chunk_.payload);
+    return started.ok() ? started : damaged(started.message());
+  }
+
   Status read_info() {
     coding::ByteReader in(chunk_.payload);
-    while (in.ok() && in.remaining() > 0) {
+    while (in.remaining() > 0) {
       const std::string_view key = in.text();
       const std::string_view value = in.text();
-      if (!in.ok()) break;
-      info_bytes_ += key.size() + value.size();
-      if (info_bytes_ > kMaxInfoBytes)
-        return invalid_input("it holds too many facts about its run");
-      info_.insert_or_assign(std::string(key), std::string(value));
+      if (!in.ok()) return damaged("the facts about the run make no sense");
+      if (info_.set(key, value) == trace::InfoTable::Change::kNoRoom) {
+        return damaged("there are too many facts about the run");
+      }
     }
-    return in.ok() ? Status() : invalid_input("the facts about its run make no sense");
+    return {};
   }
 
   Status read_trailer() {
     coding::ByteReader in(chunk_.payload);
     const std::uint64_t events = in.varint();
-    in.varint();  // why it ended: the counts say it all
-    const std::uint64_t unwritten = in.varint();
-    if (!in.ok()) return invalid_input("its trailer makes no sense");
+    in.varint();  // why it ended: the counts below say what that means for a reader
+    const std::uint64_t unwritten_events = in.varint();
+    const std::uint64_t unwritten_words = in.varint();
+    if (!in.ok()) return damaged("the trailer makes no sense");
     if (events != event_count_) {
-      return invalid_input(
-          fmt::format("its trailer promises {} events, and there are {}", events, event_count_));
+      return damaged(
+          fmt::format("the trailer promises {} events, and there are {}", events, event_count_));
     }
-    diagnostics_.count(Loss::kUnwrittenEvent, unwritten);
-    const Result<bool> end = chunks_.at_end();
-    if (!end.ok()) return end.status();
-    if (!*end) return invalid_input("more bytes follow its trailer");
+    diagnostics_.count(Loss::kUnwrittenEvent, unwritten_events);
+    diagnostics_.count(Loss::kUnwrittenWord, unwritten_words);
+    const std::uint64_t end = chunks_.offset();
+    const Result<bool> last = chunks_.at_end();
+    if (!last.ok()) return last.status();
+    if (!*last) return chunks_.damaged(end, "more bytes follow the trailer");
     state_ = State::kEnd;
     ended_ = true;
     return {};
@@ -130,8 +132,7 @@ class TraceReader::Impl {
 
   trace::ChunkReader chunks_;
   Dictionary dictionary_;
-  RunInfo info_;
-  std::size_t info_bytes_ = 0;
+  trace::InfoTable info_;
   Diagnostics diagnostics_;
   trace::EventDecoder decoder_;
   std::vector<Event> batch_;

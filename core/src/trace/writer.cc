@@ -7,6 +7,7 @@
 #include "trace/chunk_writer.h"
 #include "trace/encoder.h"
 #include "trace/format.h"
+#include "trace/info_table.h"
 
 namespace peakline {
 namespace {
@@ -39,7 +40,7 @@ class TraceWriter::Impl {
   auto word(Intern intern, Count count, Define define) {
     const std::size_t before = count(dictionary_);
     const auto id = intern(dictionary_);
-    if (count(dictionary_) > before) {
+    if (count(dictionary_) > before && !closed_ && status_.ok()) {
       define(encoder_, id);
       end_full_chunk();
     }
@@ -56,8 +57,13 @@ class TraceWriter::Impl {
 
   void info(std::string_view key, std::string_view value) {
     if (closed_) return;
-    coding::append_text(info_, shorten(key));
-    coding::append_text(info_, shorten(value));
+    key = shorten(key);
+    value = shorten(value);
+    const trace::InfoTable::Change change = facts_.set(key, value);
+    if (change == trace::InfoTable::Change::kNoRoom) ++refused_facts_;
+    if (change != trace::InfoTable::Change::kChanged) return;
+    coding::append_text(info_, key);
+    coding::append_text(info_, value);
     if (info_.size() >= chunk_bytes_) write_info();
   }
 
@@ -107,6 +113,7 @@ class TraceWriter::Impl {
     coding::append_varint(payload_, written_);
     coding::append_varint(payload_, static_cast<std::uint64_t>(reason));
     coding::append_varint(payload_, event_count_ - written_);
+    coding::append_varint(payload_, dictionary_.refused() + refused_facts_);
     return payload_;
   }
 
@@ -115,10 +122,12 @@ class TraceWriter::Impl {
   Status status_;
   Dictionary dictionary_;
   trace::EventEncoder encoder_;
-  std::vector<std::uint8_t> info_;     // facts that are not in the sink yet
+  trace::InfoTable facts_;
+  std::vector<std::uint8_t> info_;     // facts that are not in the sink yet, encoded
   std::vector<std::uint8_t> payload_;  // kept for its memory
   std::uint64_t event_count_ = 0;
   std::uint64_t written_ = 0;  // events in the sink
+  std::uint64_t refused_facts_ = 0;
   bool closed_ = false;
 };
 
