@@ -46,7 +46,11 @@ void Assembler::on(const RawEvent& raw) {
 void Assembler::on_memory(const RawEvent& raw) {
   switch (raw.kind) {
     case RawKind::kAlloc:
+    case RawKind::kAllocEstimate:
       return alloc(raw);
+    case RawKind::kAdopt:
+      if (device(raw).blocks.find(raw.address) == nullptr) alloc(raw);
+      return;
     case RawKind::kFree:
       return free(raw);
     case RawKind::kFreeCompleted:
@@ -55,6 +59,8 @@ void Assembler::on_memory(const RawEvent& raw) {
       return resize(raw);
     case RawKind::kLabel:
       return label(raw);
+    case RawKind::kTotal:
+      return total(raw);
     case RawKind::kForeignBlock:
       return foreign(raw);
     default:
@@ -107,6 +113,7 @@ void Assembler::alloc(const RawEvent& raw) {
   if (const LiveBlock* old = where.blocks.find(raw.address); old != nullptr) {
     // Its free happened out of sight.
     emit(raw.thread, Free{old->block});
+    where.total -= old->bytes;
     where.blocks.erase(old);
     lost_.count(Loss::kUnseenFree);
   }
@@ -116,6 +123,8 @@ void Assembler::alloc(const RawEvent& raw) {
   block.block = BlockId(++last_block_);
   block.made_by_model = modules_.running(raw.thread);
   where.blocks.insert(block);
+  where.total += block.bytes;
+  where.estimated = raw.kind == RawKind::kAllocEstimate ? raw.address : 0;
   emit(raw.thread, Alloc{block.block, Bytes(block.bytes),
                          Bytes(static_cast<std::int64_t>(raw.extra)), Address(raw.address),
                          StreamId(raw.id), DeviceId(raw.device)});
@@ -126,6 +135,7 @@ void Assembler::free(const RawEvent& raw) {
   const LiveBlock* block = where.blocks.find(raw.address);
   if (block == nullptr) return free_foreign(raw, where);
   emit(raw.thread, Free{block->block});
+  where.total -= block->bytes;
   if (where.departed.address != 0) where.pending.push_back(where.departed);
   where.departed = raw.device == host_device_ ? LiveBlock{} : *block;
   where.blocks.erase(block);
@@ -152,6 +162,7 @@ void Assembler::free_foreign(const RawEvent& raw, Device& where) {
   const std::int64_t bytes = static_cast<std::int64_t>(raw.size);
   if (bytes == 0 || where.foreign_bytes < bytes) return lost_.count(Loss::kUnknownBlock);
   where.foreign_bytes -= bytes;
+  where.total -= bytes;
   emit(raw.thread, Resize{where.foreign, Bytes(where.foreign_bytes)});
 }
 
@@ -160,17 +171,38 @@ void Assembler::foreign(const RawEvent& raw) {
   if (where.foreign_bytes > 0 || raw.size == 0) return;
   where.foreign = BlockId(++last_block_);
   where.foreign_bytes = static_cast<std::int64_t>(raw.size);
+  where.total += where.foreign_bytes;
   const Bytes bytes(where.foreign_bytes);
   emit(raw.thread, Alloc{where.foreign, bytes, bytes, Address{}, StreamId{}, DeviceId(raw.device)});
   emit(raw.thread, Label{where.foreign, category::kOther, ModuleId{}, NameId{}});
 }
 
 void Assembler::resize(const RawEvent& raw) {
-  LiveBlock* block = device(raw).blocks.find(raw.address);
-  const std::int64_t bytes = static_cast<std::int64_t>(raw.size);
-  if (block == nullptr || block->bytes == bytes) return;
-  block->bytes = bytes;
-  emit(raw.thread, Resize{block->block, Bytes(bytes)});
+  Device& where = device(raw);
+  LiveBlock* block = where.blocks.find(raw.address);
+  if (block != nullptr) set_size(raw.thread, where, *block, static_cast<std::int64_t>(raw.size));
+}
+
+void Assembler::set_size(std::uint16_t thread, Device& where, LiveBlock& block,
+                         std::int64_t bytes) {
+  if (block.bytes == bytes) return;
+  where.total += bytes - block.bytes;
+  block.bytes = bytes;
+  emit(thread, Resize{block.block, Bytes(bytes)});
+}
+
+// The allocator may have given an estimated block more than it had to: then its total says so.
+void Assembler::total(const RawEvent& raw) {
+  Device& where = device(raw);
+  const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total;
+  LiveBlock* block = where.estimated == 0 ? nullptr : where.blocks.find(where.estimated);
+  where.estimated = 0;
+  if (missing == 0) return;
+  if (block != nullptr && block->bytes + missing > 0) {
+    set_size(raw.thread, where, *block, block->bytes + missing);
+  } else {
+    lost_.count(missing > 0 ? Loss::kUnseenThread : Loss::kUnseenFree);
+  }
 }
 
 void Assembler::label(const RawEvent& raw) {

@@ -28,6 +28,8 @@ class Assembler : private ModuleTracker::Output {
  private:
   struct Device {
     AddressMap blocks;
+    std::int64_t total = 0;
+    std::uint64_t estimated = 0;   // address of the last block whose size is not certain
     BlockId foreign;               // what was alive before and is known only as a sum
     std::int64_t foreign_bytes = 0;
     LiveBlock departed;            // freed, and waiting to hear whether that is already complete
@@ -44,6 +46,8 @@ class Assembler : private ModuleTracker::Output {
   void free_foreign(const RawEvent& raw, Device& device);
   void foreign(const RawEvent& raw);
   void resize(const RawEvent& raw);
+  void set_size(std::uint16_t thread, Device& device, LiveBlock& block, std::int64_t bytes);
+  void total(const RawEvent& raw);
   void label(const RawEvent& raw);
   [[nodiscard]] static bool may_be_input(const LiveBlock& block) noexcept;
   Device& device(const RawEvent& raw);

@@ -96,12 +96,17 @@ void EventQueue::wake() {
   changed_.notify_all();
 }
 
-bool EventQueue::idle() {
+void EventQueue::clear() {
   lock_.lock();
-  const bool none = current_->count_ == 0;
+  current_->count_ = 0;
   lock_.unlock();
   const std::lock_guard guard(mutex_);
-  return none && full_.empty() && taken_ == 0;
+  for (Batch* batch : full_) {
+    batch->count_ = 0;
+    empty_.push_back(batch);
+  }
+  full_.clear();
+  woken_ = false;
 }
 
 void EventQueue::wait_until_drained() {

@@ -48,8 +48,8 @@ class EventQueue {
   void release(const Batch* batch);
   // Wakes take() up before its time.
   void wake();
-  // Nothing is queued, and nothing that was taken is still being worked on.
-  [[nodiscard]] bool idle();
+  // Drops what is queued. Nothing may be taken at the time.
+  void clear();
   // Waits until everything pushed before this call has been released.
   void wait_until_drained();
 

@@ -10,10 +10,13 @@ enum class RawKind : std::uint8_t {
   kOpBegin,         // id: op
   kOpEnd,           //
   kAlloc,           // address, size, extra: requested bytes, id: stream
+  kAllocEstimate,   // likewise, but the size is not certain until the next kTotal
+  kAdopt,           // likewise, of a block that was there before, unless it is known already
   kFree,            // address, size (0 when the allocator does not say)
   kFreeCompleted,   // address
   kResize,          // address, size: the new one
   kLabel,           // address, size: module << 32 | name, id: category
+  kTotal,           // size: what the allocator now counts on this device
   kForeignBlock,    // size: bytes that were alive before, and that nothing more is known of
   kModuleEnter,     // id: module, address: sequence number, extra: autograd thread, flag: recompute
   kModuleLeave,     // likewise

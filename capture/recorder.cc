@@ -21,6 +21,21 @@ constexpr int kIdleWaitMs = 100;
 // A child made by fork has this memory but not the writing thread: it must not record.
 void forget_in_child() { g_recorder.store(nullptr, std::memory_order_release); }
 
+// Queues are used again, since a late push must always find one.
+std::vector<std::unique_ptr<EventQueue>>& idle_queues() {
+  static auto* const kQueues = new std::vector<std::unique_ptr<EventQueue>>;
+  return *kQueues;
+}
+
+EventQueue& take_queue() {
+  auto& idle = idle_queues();
+  if (idle.empty()) return *new EventQueue;
+  EventQueue& queue = *idle.back().release();
+  idle.pop_back();
+  queue.clear();
+  return queue;
+}
+
 std::string thread_name() {
   char name[32] = {};
   pthread_getname_np(pthread_self(), name, sizeof name);
@@ -31,33 +46,22 @@ std::string thread_name() {
 
 }  // namespace
 
-Result<std::unique_ptr<Recorder>> Recorder::start(std::shared_ptr<Spool> spool,
-                                                  const RunInfo& info) {
+Result<Recorder*> Recorder::start(std::shared_ptr<Spool> spool, const RunInfo& info) {
   static const int registered = pthread_atfork(nullptr, nullptr, &forget_in_child);
   if (registered != 0) return io_error("cannot prepare for forked processes: out of memory");
   Result<std::unique_ptr<Sink>> sink = spool->sink();
   if (!sink.ok()) return sink.status();
-  return std::unique_ptr<Recorder>(
-      new Recorder(std::move(spool), std::move(*sink), info));
+  return new Recorder(std::move(*sink), info);
 }
 
-Recorder::Recorder(std::shared_ptr<Spool> spool, std::unique_ptr<Sink> sink, const RunInfo& info)
-    : spool_(std::move(spool)),
-      writer_(std::move(sink), info),
+Recorder::Recorder(std::unique_ptr<Sink> sink, const RunInfo& info)
+    : queue_(take_queue()),
+      writer_(std::in_place, std::move(sink), info),
       serial_(++g_serial),
       owner_pid_(::getpid()) {
   words_.device({"cpu", "", Bytes{}});
   this_thread();
   thread_ = std::thread([this] { write_loop(); });
-}
-
-Recorder::~Recorder() {
-  if (owner_pid_ != ::getpid()) {
-    // The writing thread stayed in the parent; there is nothing to join here.
-    thread_.detach();
-  } else if (thread_.joinable()) {
-    static_cast<void>(stop());
-  }
 }
 
 std::uint16_t Recorder::this_thread() noexcept {
@@ -72,47 +76,52 @@ std::uint16_t Recorder::this_thread() noexcept {
 
 void Recorder::write_loop() {
   pthread_setname_np(pthread_self(), "peakline");
-  Assembler assembler(writer_, host().raw());
+  Assembler assembler(*writer_, host().raw());
   auto flushed = std::chrono::steady_clock::now();
   for (;;) {
     const bool last = stopping_.load(std::memory_order_acquire);
-    const bool asked = flush_asked_.exchange(false, std::memory_order_acq_rel);
+    const std::uint64_t asked = flushes_asked_.load(std::memory_order_acquire);
     const EventQueue::Batch* batch = queue_.take(last ? 0 : kIdleWaitMs);
     if (batch != nullptr) {
-      words_.tell(writer_);
+      words_.tell(*writer_);
       for (const RawEvent& raw : batch->events()) assembler.on(raw);
     }
     const auto now = std::chrono::steady_clock::now();
-    if (asked || now - flushed > kFlushEvery) {
-      static_cast<void>(writer_.flush());
+    if (asked != flushes_done_.load(std::memory_order_relaxed) || now - flushed > kFlushEvery) {
+      static_cast<void>(writer_->flush());
       flushed = now;
+      flushes_done_.store(asked, std::memory_order_release);
     }
     if (batch != nullptr) queue_.release(batch);
     if (last && batch == nullptr) break;
   }
-  words_.tell(writer_);
+  words_.tell(*writer_);
   assembler.finish();
 }
 
 Status Recorder::sync() {
-  if (!thread_.joinable()) return writer_.status();
+  if (!thread_.joinable()) return {};
   queue_.wait_until_drained();
-  // A marker of no name carries the request behind everything that was pushed before.
-  flush_asked_.store(true, std::memory_order_release);
-  queue_.wake();
-  while (flush_asked_.load(std::memory_order_acquire)) std::this_thread::yield();
-  queue_.wait_until_drained();
+  const std::uint64_t mine = flushes_asked_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  while (flushes_done_.load(std::memory_order_acquire) < mine) {
+    queue_.wake();
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
   return {};
 }
 
 Status Recorder::stop() {
-  if (owner_pid_ != ::getpid()) return {};
-  if (!thread_.joinable()) return writer_.status();
+  if (owner_pid_ != ::getpid()) return {};  // the writing thread stayed in the parent
+  if (!thread_.joinable()) return {};
   stopping_.store(true, std::memory_order_release);
   queue_.wake();
   thread_.join();
-  for (const auto& [key, value] : late_info_) writer_.info(key, value);
-  return writer_.close();
+  for (const auto& [key, value] : late_info_) writer_->info(key, value);
+  const Status status = writer_->close();
+  writer_.reset();
+  words_.clear();
+  idle_queues().emplace_back(&queue_);
+  return status;
 }
 
 void Recorder::info(std::string key, std::string value) {

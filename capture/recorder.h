@@ -24,9 +24,11 @@ namespace peakline::capture {
 // At most one recorder is the current one. Thread-safe, except start and stop.
 class Recorder {
  public:
-  // `spool` is shared with whoever reads the recording.
-  static Result<std::unique_ptr<Recorder>> start(std::shared_ptr<Spool> spool, const RunInfo& info);
-  ~Recorder();
+  // `spool` is shared with whoever reads the recording. The recorder is never destroyed: a thread
+  // may still be about to push to it long after stop(), which is then harmless.
+  static Result<Recorder*> start(std::shared_ptr<Spool> spool, const RunInfo& info);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
 
   // Ends the recording: everything pushed so far is in the spool when this returns.
   Status stop();
@@ -54,23 +56,25 @@ class Recorder {
   void phase(Phase phase, bool begins) noexcept;
   void lost(Loss loss, std::uint64_t count = 1) noexcept;
 
+  // Different for every recorder of this process.
+  [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   // "cpu" is made first, so it is always there.
   [[nodiscard]] DeviceId host() const noexcept { return DeviceId{}; }
 
  private:
-  Recorder(std::shared_ptr<Spool> spool, std::unique_ptr<Sink> sink, const RunInfo& info);
+  Recorder(std::unique_ptr<Sink> sink, const RunInfo& info);
   void write_loop();
   std::uint16_t this_thread() noexcept;
 
-  std::shared_ptr<Spool> spool_;
-  EventQueue queue_;
+  EventQueue& queue_;
   Words words_;
-  TraceWriter writer_;  // only the writing thread touches it while that runs
+  std::optional<TraceWriter> writer_;  // only the writing thread touches it while that runs
   std::uint64_t serial_;
   std::mutex info_mutex_;
   RunInfo late_info_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> flush_asked_{false};
+  std::atomic<std::uint64_t> flushes_asked_{0};
+  std::atomic<std::uint64_t> flushes_done_{0};
   int owner_pid_;
   std::thread thread_;
 };

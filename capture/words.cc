@@ -53,6 +53,12 @@ ThreadId Words::thread(std::string_view name) {
   return id;
 }
 
+void Words::clear() {
+  const std::lock_guard guard(mutex_);
+  dictionary_ = Dictionary();
+  untold_.clear();
+}
+
 void Words::tell(TraceWriter& writer) {
   std::vector<Definition> definitions;
   {

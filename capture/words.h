@@ -25,6 +25,8 @@ class Words {
 
   // Gives the writer every word that it does not have yet.
   void tell(TraceWriter& writer);
+  // Forgets everything; ids given out before mean nothing any more.
+  void clear();
 
  private:
   using Definition = std::function<void(TraceWriter&)>;
