@@ -18,15 +18,15 @@ struct LiveBlock {
   bool made_by_model = false;
 };
 
-// Address 0 is no key. Pointers hold until the next insert or erase. Not thread-safe.
+// Address 0 is never in it. Pointers hold until the next insert or erase. Not thread-safe.
 class AddressMap {
  public:
   AddressMap() : slots_(kFirstSize) {}
 
   [[nodiscard]] LiveBlock* find(std::uint64_t address) noexcept {
     for (std::size_t i = home(address);; i = next(i)) {
-      if (slots_[i].address == address) return &slots_[i];
       if (slots_[i].address == 0) return nullptr;
+      if (slots_[i].address == address) return &slots_[i];
     }
   }
 

@@ -23,7 +23,8 @@ void note_alloc(const void* data, std::size_t bytes) noexcept {
 
 // Noted before it happens: afterwards another thread may already have got the address again.
 void delete_noted(void* data) {
-  if (Recorder* recorder = current_recorder()) {
+  Recorder* recorder = current_recorder();
+  if (recorder != nullptr && data != nullptr) {
     recorder->free(recorder->host(), reinterpret_cast<std::uint64_t>(data), 0);
   }
   g_inner_delete(data);

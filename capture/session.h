@@ -59,6 +59,8 @@ class Session {
 
   ModuleId add_module(PyObject* module, const std::string& path, const std::string& type,
                       ModuleId parent);
+  // None when it is not known.
+  [[nodiscard]] ModuleId find_module(PyObject* module) const { return modules_.find(module); }
   void add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,
                   const std::string& name);
   void fake_tensor(const at::Tensor& tensor, c10::Device device);

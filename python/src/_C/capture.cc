@@ -62,6 +62,8 @@ void bind_labels(py::class_<Session>& session) {
               std::uint32_t parent) {
              return self.add_module(module.ptr(), path, type, ModuleId(parent)).raw();
            })
+      .def("find_module",
+           [](Session& self, py::handle module) { return self.find_module(module.ptr()).raw(); })
       .def("add_tensor",
            [](Session& self, const at::Tensor& tensor, std::uint8_t category, std::uint32_t module,
               const std::string& name) {
