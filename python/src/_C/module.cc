@@ -1,9 +1,13 @@
 // peakline._C: what Python sees of the C++ parts.
 #include <pybind11/pybind11.h>
 
+#include "bindings.h"
+
 namespace py = pybind11;
 
 PYBIND11_MODULE(_C, m) {
   m.attr("version") = PEAKLINE_VERSION;
   m.attr("torch_version") = PEAKLINE_TORCH_VERSION;
+  peakline::bindings::bind_capture(m);
+  peakline::bindings::bind_summary(m);
 }

@@ -1,0 +1,233 @@
+"""What tracking costs: bare and tracked steps, interleaved, so that a noisy machine hits both alike.
+
+    python benchmarks/overhead.py                          op-bound worst case on one CPU thread, and fake
+    python benchmarks/overhead.py --workloads FILE NAME…   steps of a workloads file, on CUDA
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import gc
+import importlib.util
+import json
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+import peakline
+
+Step = Callable[[], None]
+
+
+@dataclass
+class Subject:
+    """One training step, and what the trackers want to know about it."""
+
+    step: Step
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    context: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+
+
+def op_bound(layers: int = 48, width: int = 32, batch: int = 8) -> Subject:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers)))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+    x = torch.randn(batch, width)
+
+    def step() -> None:
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return Subject(step, model, optimizer)
+
+
+def fake_transformer(device: str = "cpu") -> Subject:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    with mode, torch.device(device):
+        layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, dropout=0.0)
+        model = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+        optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+        x = torch.randn(8, 64, 256)
+
+    def step() -> None:
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return Subject(step, model, optimizer, lambda: mode)
+
+
+def from_file(path: str, name: str, device: str) -> Subject:
+    spec = importlib.util.spec_from_file_location("workloads", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    state = module.W[name](device)
+
+    def step() -> None:
+        state.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return Subject(step, state.model, state.opt)
+
+
+@contextlib.contextmanager
+def tracked(subject: Subject, ops: bool = True) -> Iterator[Step]:
+    with peakline.track(subject.model, subject.optimizer, ops=ops):
+        yield subject.step
+
+
+@contextlib.contextmanager
+def upstream(subject: Subject) -> Iterator[Step]:
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    tracker = MemTracker()
+    tracker.track_external(subject.model, subject.optimizer)
+
+    def step() -> None:
+        subject.step()
+        tracker.reset_mod_stats()  # it refuses a second iteration otherwise
+
+    with tracker:
+        yield step
+
+
+@contextlib.contextmanager
+def profiled(subject: Subject) -> Iterator[Step]:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=False):
+        yield subject.step
+
+
+WAYS: dict[str, Callable[[Subject], contextlib.AbstractContextManager[Step]]] = {
+    "track": tracked,
+    "track, ops=False": lambda subject: tracked(subject, ops=False),
+    "torch MemTracker": upstream,
+    "torch.profiler, memory": profiled,
+}
+
+
+clock = time.perf_counter
+
+
+def timed(step: Step, steps: int) -> float:
+    start = clock()
+    for _ in range(steps):
+        step()
+    return (clock() - start) / steps
+
+
+def pair_ratios(
+    subject: Subject, way: Callable[[Subject], Any], pairs: int, steps: int
+) -> tuple[list[float], list[float]]:
+    """Ratios of `pairs` tracked stretches of `steps` to the bare ones around each; bare seconds."""
+    ratios = []
+    with subject.context():
+        for _ in range(3):
+            subject.step()
+        bare = [timed(subject.step, steps)]
+        for _ in range(pairs):
+            gc.collect()
+            with way(subject) as step:
+                step()  # entering and first meetings are not what a long run pays for
+                start = clock()
+                for _ in range(steps):
+                    step()
+            cost = (clock() - start) / steps  # leaving is: some trackers work only then
+            subject.step()
+            bare.append(timed(subject.step, steps))
+            ratios.append(cost / ((bare[-1] + bare[-2]) / 2))
+    return ratios, bare
+
+
+def quartiles(values: list[float]) -> tuple[float, float, float]:
+    if len(values) < 3:
+        middle = statistics.median(values)
+        return middle, min(values), max(values)
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high
+
+
+def measure(name: str, make: Callable[[], Subject], args: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for way in args.ways:
+        slow = way.startswith("torch")
+        pairs = max(1, args.pairs // 4) if slow else args.pairs
+        steps = max(1, args.steps // 8) if slow else args.steps
+        subject = make()
+        try:
+            ratios, bare = pair_ratios(subject, WAYS[way], pairs, steps)
+        except Exception as error:
+            print(f"| {name} | {way} | failed: {type(error).__name__}: {str(error)[:100]} | | |")
+            continue
+        finally:
+            del subject
+            gc.collect()
+        middle, low, high = quartiles(ratios)
+        milliseconds = statistics.median(bare) * 1e3
+        print(
+            f"| {name} | {way} | {middle:.3f}x | {low:.3f} to {high:.3f} | {milliseconds:.3f} |",
+            flush=True,
+        )
+        rows.append(
+            {"case": name, "way": way, "ratio": middle, "low": low, "high": high,
+             "bare_ms": milliseconds, "pairs": pairs, "steps": steps}
+        )  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="workloads of the file; all of it when none")
+    parser.add_argument("--workloads", help="a Python file with W = {name: build(device)}")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--pairs", type=int, default=21)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--cases", nargs="*", default=["op-bound", "fake"])
+    parser.add_argument(
+        "--clock",
+        choices=["wall", "thread"],
+        default="wall",
+        help="thread: this thread's processor time, for machines that others use as well",
+    )
+    parser.add_argument("--json", help="write the rows there, too")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    global clock
+    clock = time.perf_counter if args.clock == "wall" else time.thread_time
+
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, {gpu}")
+    print("| case | tracker | step | quartiles | bare ms |\n|---|---|---|---|---|")
+    rows = []
+    if args.workloads:
+        for name in args.names:
+            rows += measure(name, lambda n=name: from_file(args.workloads, n, args.device), args)  # type: ignore[misc]
+    else:
+        torch.set_num_threads(1)
+        cases = {"op-bound": op_bound, "fake": fake_transformer}
+        for name in args.cases:
+            rows += measure(name, cases[name], args)
+    if args.json:
+        with open(args.json, "w") as out:
+            json.dump(rows, out, indent=1)
+
+
+if __name__ == "__main__":
+    main()

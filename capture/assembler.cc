@@ -1,0 +1,237 @@
+#include "capture/assembler.h"
+
+#include <algorithm>
+
+#include <peakline/category.h>
+
+namespace peakline::capture {
+
+Assembler::Assembler(TraceWriter& writer, std::uint8_t host_device)
+    : writer_(writer), modules_(*this), host_device_(host_device) {
+  scale_.start();
+}
+
+void Assembler::emit(std::uint16_t thread, const EventBody& body) {
+  writer_.write({now_, ThreadId(thread), body});
+}
+
+void Assembler::on(const RawEvent& raw) {
+  // Counters of two processors may differ by a little; the recording's time never goes back.
+  now_ = std::max(now_, TimeNs(static_cast<std::int64_t>(scale_.ns(raw.ticks))));
+  switch (raw.kind) {
+    case RawKind::kOpBegin:
+      return emit(raw.thread, OpBegin{OpId(raw.id)});
+    case RawKind::kOpEnd:
+      return emit(raw.thread, OpEnd{});
+    case RawKind::kModuleEnter:
+      return modules_.enter(raw);
+    case RawKind::kModuleLeave:
+      return modules_.leave(raw);
+    case RawKind::kNodeBegin:
+      return modules_.node_begin(raw);
+    case RawKind::kPhaseBegin:
+    case RawKind::kPhaseEnd:
+      return on_phase(raw);
+    case RawKind::kStepEnd:
+      return emit(raw.thread, StepEnd{});
+    case RawKind::kMarker:
+      return emit(raw.thread, Marker{NameId(raw.id)});
+    case RawKind::kLost:
+      return lost_.count(static_cast<Loss>(raw.id), raw.size);
+    default:
+      return on_memory(raw);
+  }
+}
+
+void Assembler::on_memory(const RawEvent& raw) {
+  switch (raw.kind) {
+    case RawKind::kAlloc:
+    case RawKind::kAllocEstimate:
+      return alloc(raw);
+    case RawKind::kAdopt:
+      if (device(raw).blocks.find(raw.address) == nullptr) alloc(raw);
+      return;
+    case RawKind::kFree:
+      return free(raw);
+    case RawKind::kFreeCompleted:
+      return free_completed(raw);
+    case RawKind::kResize:
+      return resize(raw);
+    case RawKind::kLabel:
+      return label(raw);
+    case RawKind::kTotal:
+      return total(raw);
+    case RawKind::kForeignBlock:
+      return foreign(raw);
+    default:
+      return on_allocator(raw);
+  }
+}
+
+void Assembler::on_allocator(const RawEvent& raw) {
+  const DeviceId where(raw.device);
+  const Bytes size(static_cast<std::int64_t>(raw.size));
+  switch (raw.kind) {
+    case RawKind::kSegmentAlloc:
+      return emit(raw.thread, SegmentAlloc{Address(raw.address), size, StreamId(raw.id), where});
+    case RawKind::kSegmentFree:
+      return emit(raw.thread, SegmentFree{Address(raw.address), size, where});
+    case RawKind::kReserved:
+      return emit(raw.thread, Reserved{size, where});
+    case RawKind::kOutOfMemory:
+      return emit(raw.thread, OutOfMemory{size, where, OutOfMemory::Kind::kFailed});
+    default:
+      return;
+  }
+}
+
+void Assembler::on_phase(const RawEvent& raw) {
+  const Phase phase = static_cast<Phase>(raw.id);
+  const bool begins = raw.kind == RawKind::kPhaseBegin;
+  if (phase == Phase::kBackward) {
+    if (begins) {
+      ++backwards_;
+    } else if (backwards_ > 0 && --backwards_ == 0) {
+      modules_.backward_end();
+    }
+  }
+  if (begins) {
+    emit(raw.thread, PhaseBegin{phase});
+  } else {
+    emit(raw.thread, PhaseEnd{phase});
+  }
+}
+
+Assembler::Device& Assembler::device(const RawEvent& raw) {
+  if (raw.device >= devices_.size()) devices_.resize(raw.device + std::size_t{1});
+  return devices_[raw.device];
+}
+
+void Assembler::alloc(const RawEvent& raw) {
+  if (raw.address == 0) return;
+  Device& where = device(raw);
+  if (const LiveBlock* old = where.blocks.find(raw.address); old != nullptr) {
+    // Its free happened out of sight.
+    emit(raw.thread, Free{old->block});
+    where.total -= old->bytes;
+    where.blocks.erase(old);
+    lost_.count(Loss::kUnseenFree);
+  }
+  LiveBlock block;
+  block.address = raw.address;
+  block.bytes = static_cast<std::int64_t>(raw.size);
+  block.block = BlockId(++last_block_);
+  block.made_by_model = modules_.running(raw.thread);
+  where.blocks.insert(block);
+  where.total += block.bytes;
+  where.estimated = raw.kind == RawKind::kAllocEstimate ? raw.address : 0;
+  emit(raw.thread, Alloc{block.block, Bytes(block.bytes),
+                         Bytes(static_cast<std::int64_t>(raw.extra)), Address(raw.address),
+                         StreamId(raw.id), DeviceId(raw.device)});
+}
+
+void Assembler::free(const RawEvent& raw) {
+  Device& where = device(raw);
+  const LiveBlock* block = where.blocks.find(raw.address);
+  if (block == nullptr) return free_foreign(raw, where);
+  emit(raw.thread, Free{block->block});
+  where.total -= block->bytes;
+  if (where.departed.address != 0) where.pending.push_back(where.departed);
+  where.departed = raw.device == host_device_ ? LiveBlock{} : *block;
+  where.blocks.erase(block);
+}
+
+void Assembler::free_completed(const RawEvent& raw) {
+  // Nearly always the free was complete at once, and the format then needs no event for it.
+  Device& where = device(raw);
+  if (where.departed.address == raw.address) {
+    where.departed = {};
+    return;
+  }
+  const auto found =
+      std::find_if(where.pending.begin(), where.pending.end(),
+                   [&](const LiveBlock& block) { return block.address == raw.address; });
+  if (found == where.pending.end()) return;
+  emit(raw.thread, FreeCompleted{found->block});
+  where.pending.erase(found);
+}
+
+// A block from before the recording. On the host such blocks were never counted.
+void Assembler::free_foreign(const RawEvent& raw, Device& where) {
+  if (raw.device == host_device_) return;
+  const std::int64_t bytes = static_cast<std::int64_t>(raw.size);
+  if (bytes == 0 || where.foreign_bytes < bytes) return lost_.count(Loss::kUnknownBlock);
+  where.foreign_bytes -= bytes;
+  where.total -= bytes;
+  emit(raw.thread, Resize{where.foreign, Bytes(where.foreign_bytes)});
+}
+
+void Assembler::foreign(const RawEvent& raw) {
+  Device& where = device(raw);
+  if (where.foreign_bytes > 0 || raw.size == 0) return;
+  where.foreign = BlockId(++last_block_);
+  where.foreign_bytes = static_cast<std::int64_t>(raw.size);
+  where.total += where.foreign_bytes;
+  const Bytes bytes(where.foreign_bytes);
+  emit(raw.thread, Alloc{where.foreign, bytes, bytes, Address{}, StreamId{}, DeviceId(raw.device)});
+  emit(raw.thread, Label{where.foreign, category::kOther, ModuleId{}, NameId{}});
+}
+
+void Assembler::resize(const RawEvent& raw) {
+  Device& where = device(raw);
+  LiveBlock* block = where.blocks.find(raw.address);
+  if (block != nullptr) set_size(raw.thread, where, *block, static_cast<std::int64_t>(raw.size));
+}
+
+void Assembler::set_size(std::uint16_t thread, Device& where, LiveBlock& block,
+                         std::int64_t bytes) {
+  if (block.bytes == bytes) return;
+  where.total += bytes - block.bytes;
+  block.bytes = bytes;
+  emit(thread, Resize{block.block, Bytes(bytes)});
+}
+
+// The allocator may have given an estimated block more than it had to: then its total says so.
+void Assembler::total(const RawEvent& raw) {
+  Device& where = device(raw);
+  const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total;
+  LiveBlock* block = where.estimated == 0 ? nullptr : where.blocks.find(where.estimated);
+  where.estimated = 0;
+  if (missing == 0) return;
+  if (block != nullptr && block->bytes + missing > 0) {
+    set_size(raw.thread, where, *block, block->bytes + missing);
+  } else {
+    lost_.count(missing > 0 ? Loss::kUnseenThread : Loss::kUnseenFree);
+  }
+}
+
+void Assembler::label(const RawEvent& raw) {
+  LiveBlock* block = device(raw).blocks.find(raw.address);
+  if (block == nullptr) return;
+  const CategoryId wanted(static_cast<CategoryId::rep>(raw.id));
+  if (block->category == wanted && block->owner == raw.size) return;
+  if (wanted == category::kInput && !may_be_input(*block)) return;
+  block->category = wanted;
+  block->owner = raw.size;
+  emit(raw.thread, Label{block->block, wanted, ModuleId(static_cast<std::uint32_t>(raw.size >> 32)),
+                         NameId(static_cast<std::uint32_t>(raw.size))});
+}
+
+// What is passed to a model may also be a parameter, a gradient, or another model's output.
+bool Assembler::may_be_input(const LiveBlock& block) noexcept {
+  const bool unclaimed =
+      block.category == category::kUnlabelled || block.category == category::kOther;
+  return unclaimed && !block.made_by_model;
+}
+
+void Assembler::finish() {
+  modules_.finish();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(Loss::kCount_); ++i) {
+    const Loss loss = static_cast<Loss>(i);
+    if (lost_.of(loss) == 0) continue;
+    emit(0, Lost{writer_.name(Diagnostics::name(loss)), lost_.of(loss)});
+  }
+  lost_ = {};
+}
+
+}  // namespace peakline::capture

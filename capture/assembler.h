@@ -1,0 +1,66 @@
+// Makes the recording out of what the observers saw.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <peakline/diagnostics.h>
+#include <peakline/event.h>
+#include <peakline/trace.h>
+
+#include "capture/address_map.h"
+#include "capture/clock.h"
+#include "capture/module_tracker.h"
+#include "capture/raw_event.h"
+
+namespace peakline::capture {
+
+// Gives blocks their ids, follows modules into backward, and writes events in order.
+// Used by one thread. `writer` outlives it.
+class Assembler : private ModuleTracker::Output {
+ public:
+  Assembler(TraceWriter& writer, std::uint8_t host_device);
+
+  void on(const RawEvent& raw);
+  // Closes what is open and writes what was lost.
+  void finish();
+
+ private:
+  struct Device {
+    AddressMap blocks;
+    std::int64_t total = 0;
+    std::uint64_t estimated = 0;   // address of the last block whose size is not certain
+    BlockId foreign;               // what was alive before and is known only as a sum
+    std::int64_t foreign_bytes = 0;
+    LiveBlock departed;            // freed, and waiting to hear whether that is already complete
+    std::vector<LiveBlock> pending;  // freed, still used by another stream
+  };
+
+  void emit(std::uint16_t thread, const EventBody& body) override;
+  void on_memory(const RawEvent& raw);
+  void on_allocator(const RawEvent& raw);
+  void on_phase(const RawEvent& raw);
+  void alloc(const RawEvent& raw);
+  void free(const RawEvent& raw);
+  void free_completed(const RawEvent& raw);
+  void free_foreign(const RawEvent& raw, Device& device);
+  void foreign(const RawEvent& raw);
+  void resize(const RawEvent& raw);
+  void set_size(std::uint16_t thread, Device& device, LiveBlock& block, std::int64_t bytes);
+  void total(const RawEvent& raw);
+  void label(const RawEvent& raw);
+  [[nodiscard]] static bool may_be_input(const LiveBlock& block) noexcept;
+  Device& device(const RawEvent& raw);
+
+  TraceWriter& writer_;
+  ModuleTracker modules_;
+  TickScale scale_;
+  TimeNs now_;
+  std::vector<Device> devices_;
+  std::uint64_t last_block_ = 0;
+  Diagnostics lost_;
+  std::uint8_t host_device_;
+  std::uint32_t backwards_ = 0;  // open ones
+};
+
+}  // namespace peakline::capture

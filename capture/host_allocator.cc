@@ -1,0 +1,86 @@
+#include "capture/host_allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include "capture/op_observer.h"
+#include "capture/recorder.h"
+
+namespace peakline::capture {
+namespace {
+
+c10::Allocator* g_inner = nullptr;  // set once, before our allocator is first used
+c10::DeleterFnPtr g_inner_delete = nullptr;
+
+void note_alloc(const void* data, std::size_t bytes) noexcept {
+  Recorder* recorder = current_recorder();
+  if (recorder == nullptr || data == nullptr) return;
+  push_inside_ops(*recorder, {.address = reinterpret_cast<std::uint64_t>(data),
+                              .size = bytes,
+                              .extra = bytes,
+                              .kind = RawKind::kAlloc,
+                              .device = recorder->host().raw()});
+}
+
+// Noted before it happens: afterwards another thread may already have got the address again.
+void delete_noted(void* data) {
+  Recorder* recorder = current_recorder();
+  if (recorder != nullptr && data != nullptr) {
+    recorder->free(recorder->host(), reinterpret_cast<std::uint64_t>(data), 0);
+  }
+  g_inner_delete(data);
+}
+
+class NotingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    c10::DataPtr data = g_inner->allocate(bytes);
+    if (data.get() != nullptr && data.compare_exchange_deleter(g_inner_delete, &delete_noted)) {
+      note_alloc(data.get(), bytes);
+    }
+    return data;
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_noted; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    g_inner->copy_data(to, from, bytes);
+  }
+};
+
+NotingAllocator& noting_allocator() {
+  static NotingAllocator* const kAllocator = new NotingAllocator;  // outlives every storage
+  return *kAllocator;
+}
+
+}  // namespace
+
+Status HostAllocatorObserver::install() {
+  c10::Allocator* present = c10::GetAllocator(c10::DeviceType::CPU);
+  if (g_inner == nullptr) {
+    g_inner = present;
+    g_inner_delete = present->raw_deleter();
+  }
+  const bool usable = present == g_inner && g_inner_delete != nullptr;
+  if (usable) c10::SetAllocator(c10::DeviceType::CPU, &noting_allocator());
+  if (!usable || c10::GetAllocator(c10::DeviceType::CPU) != &noting_allocator()) {
+    return unsupported(
+        "peakline cannot see host memory because another library has replaced torch's CPU "
+        "allocator; start tracking without that library");
+  }
+  return {};
+}
+
+void HostAllocatorObserver::remove() {
+  if (c10::GetAllocator(c10::DeviceType::CPU) == &noting_allocator()) {
+    c10::SetAllocator(c10::DeviceType::CPU, g_inner);
+  }
+}
+
+bool HostAllocatorObserver::watch_free(c10::StorageImpl& storage) {
+  if (!storage.device().is_cpu() || g_inner == nullptr) return false;
+  c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
+  if (data.get() == nullptr) return false;
+  if (storage.allocator() == g_inner) storage.set_allocator(&noting_allocator());
+  return data.get_deleter() == &delete_noted ||
+         data.compare_exchange_deleter(g_inner_delete, &delete_noted);
+}
+
+}  // namespace peakline::capture

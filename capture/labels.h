@@ -1,0 +1,61 @@
+// Says what blocks are: parameters, gradients, optimizer state, inputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <Python.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include <peakline/category.h>
+#include <peakline/ids.h>
+
+#include "capture/devices.h"
+#include "capture/recorder.h"
+
+namespace peakline::capture {
+
+// Remembers parameters and buffers weakly, and labels them and what belongs to them whenever asked.
+// A label holds for a block's whole life, so once a step is often enough. Needs the GIL.
+class Labels {
+ public:
+  Labels(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
+
+  // From now on label_all() knows this parameter or buffer.
+  void add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
+  [[nodiscard]] bool knows(const at::Tensor& tensor) const;
+  // Labels every known parameter and buffer and its gradient, where they are now.
+  void label_all();
+  // Labels what an optimizer keeps: `state` is its dict from parameters to dicts.
+  void label_state(PyObject* state);
+  void label_inputs(PyObject* args, PyObject* kwargs);
+
+  // Host memory that was alive before the recording: writes its allocation, and sees its free.
+  // Other devices' allocators have told about theirs.
+  void adopt(const at::Tensor& tensor);
+  void adopt_all();
+  void adopt_state(PyObject* state);
+
+ private:
+  using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+  struct Known {
+    WeakTensor tensor;
+    CategoryId category;
+    ModuleId module;
+    NameId name;
+  };
+
+  void label(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
+  [[nodiscard]] const Known* find(const at::Tensor& tensor) const;
+  template <class F>
+  void for_each_known(F&& f);
+  template <class F>
+  static void for_each_state(PyObject* state, F&& f);
+
+  Recorder& recorder_;
+  Devices& devices_;
+  std::vector<Known> known_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> index_;
+};
+
+}  // namespace peakline::capture

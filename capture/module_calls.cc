@@ -1,0 +1,122 @@
+#include "capture/module_calls.h"
+
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+
+#include "capture/op_observer.h"
+
+namespace peakline::capture {
+namespace {
+
+// A class made while we watch inherits our slot and keeps it, so passing on must work for ever.
+ternaryfunc g_original = nullptr;
+ModuleCalls* g_calls = nullptr;
+thread_local ModuleId t_inside;
+
+bool is_alive_at(PyObject* weak, PyObject* module) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* target = nullptr;
+  if (PyWeakref_GetRef(weak, &target) != 1) return false;
+  Py_DECREF(target);
+  return target == module;
+#else
+  return PyWeakref_GetObject(weak) == module;
+#endif
+}
+
+RawEvent module_event(RawKind kind, ModuleId module, bool recompute) {
+  return {.address = at::sequence_number::peek(),
+          .extra = at::RecordFunction::currentThreadId(),
+          .id = module.raw(),
+          .kind = kind,
+          .device = recompute ? std::uint8_t{1} : std::uint8_t{0}};
+}
+
+}  // namespace
+
+ModuleCalls::ModuleCalls(PyTypeObject* module_type, Discover discover, RootCall root_call)
+    : discover_(std::move(discover)), root_call_(std::move(root_call)) {
+  if (g_original == nullptr) g_original = module_type->tp_call;
+  replace_slots(module_type);
+  g_calls = this;
+}
+
+ModuleCalls::~ModuleCalls() { detach(); }
+
+void ModuleCalls::detach() {
+  if (g_calls != this) return;
+  g_calls = nullptr;
+  t_inside = ModuleId{};
+  for (PyTypeObject* type : replaced_) {
+    if (type->tp_call == &ModuleCalls::call) type->tp_call = g_original;
+    Py_DECREF(type);
+  }
+  for (const auto& [module, known] : known_) Py_DECREF(known.weak);
+  replaced_.clear();
+  known_.clear();
+}
+
+void ModuleCalls::replace_slots(PyTypeObject* type) {
+  // A type with a call of its own in C keeps it.
+  if (type->tp_call == g_original) {
+    Py_INCREF(type);
+    replaced_.push_back(type);
+    type->tp_call = &ModuleCalls::call;
+  }
+  PyObject* below = PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyType_Type), "__subclasses__",
+                                        "O", reinterpret_cast<PyObject*>(type));
+  if (below == nullptr) return PyErr_Clear();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below); ++i) {
+    replace_slots(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below, i)));
+  }
+  Py_DECREF(below);
+}
+
+PyObject* ModuleCalls::call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  Recorder* recorder = current_recorder();
+  if (recorder == nullptr || g_calls == nullptr) return g_original(self, args, kwargs);
+  return g_calls->noted_call(*recorder, self, args, kwargs);
+}
+
+PyObject* ModuleCalls::noted_call(Recorder& recorder, PyObject* self, PyObject* args,
+                                  PyObject* kwargs) {
+  const ModuleId around = t_inside;
+  const ModuleId module = identify(self);
+  if (module == ModuleId{}) return g_original(self, args, kwargs);
+
+  const bool recompute = node_depth() > 0;
+  if (around == ModuleId{} && !recompute) root_call_(args, kwargs);
+  t_inside = module;
+  recorder.push(module_event(RawKind::kModuleEnter, module, recompute));
+  PyObject* result = g_original(self, args, kwargs);
+  // The recording may have ended inside the call.
+  if (current_recorder() == &recorder) {
+    recorder.push(module_event(RawKind::kModuleLeave, module, recompute));
+    t_inside = around;
+  }
+  return result;
+}
+
+ModuleId ModuleCalls::find(PyObject* module) const noexcept {
+  const auto found = known_.find(module);
+  if (found == known_.end() || !is_alive_at(found->second.weak, module)) return {};
+  return found->second.id;
+}
+
+ModuleId ModuleCalls::identify(PyObject* module) {
+  const ModuleId known = find(module);
+  if (known != ModuleId{}) return known;
+  discover_(module, t_inside);
+  return find(module);
+}
+
+void ModuleCalls::add(PyObject* module, ModuleId id) {
+  PyObject* weak = PyWeakref_NewRef(module, nullptr);
+  if (weak == nullptr) return PyErr_Clear();
+  const auto [slot, added] = known_.try_emplace(module, Known{weak, id});
+  if (added) return;
+  Py_DECREF(slot->second.weak);
+  slot->second = {weak, id};
+}
+
+}  // namespace peakline::capture

@@ -1,0 +1,129 @@
+#include "capture/op_observer.h"
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+
+namespace peakline::capture {
+namespace {
+
+constexpr std::uint32_t kMaxDepth = 128;
+
+// The ops that run on one thread, outermost first, and the ids of those it has met.
+struct ThreadOps {
+  std::array<const char*, kMaxDepth> names{};
+  std::uint32_t depth = 0;
+  std::uint32_t written = 0;  // so many of them have begun in the recording
+  std::uint32_t nodes = 0;
+  std::uint64_t recorder = 0;
+
+  struct Known {
+    const char* where = nullptr;
+    std::string name;
+    OpId id;
+  };
+  std::array<Known, 512> known;
+};
+
+// A plain pointer keeps the way to it to one instruction; `owner` ends with the thread.
+thread_local ThreadOps* t_ops __attribute__((tls_model("initial-exec"))) = nullptr;
+
+ThreadOps& make_ops() {
+  thread_local struct Owner {
+    std::unique_ptr<ThreadOps> ops = std::make_unique<ThreadOps>();
+    ~Owner() { t_ops = nullptr; }
+  } owner;
+  t_ops = owner.ops.get();
+  return *t_ops;
+}
+
+ThreadOps& thread_ops() { return t_ops != nullptr ? *t_ops : make_ops(); }
+
+void begin_recording(ThreadOps& ops, const Recorder& recorder) {
+  ops.recorder = recorder.serial();
+  ops.written = 0;
+  for (ThreadOps::Known& known : ops.known) known.where = nullptr;
+}
+
+// An op's name lies in its schema, always at the same place; other names may come and go, so the
+// text is compared as well.
+OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
+  const auto hash = (reinterpret_cast<std::uintptr_t>(name) * 0x9E3779B97F4A7C15U) >> 32;
+  ThreadOps::Known& known = ops.known[hash % ops.known.size()];
+  if (known.where != name || known.name != name) {
+    known.where = name;
+    known.name = name;
+    known.id = recorder.words().op(known.name);
+  }
+  return known.id;
+}
+
+std::unique_ptr<at::ObserverContext> op_begin(const at::RecordFunction& function) {
+  ThreadOps& ops = thread_ops();
+  if (ops.depth < kMaxDepth) ops.names[ops.depth] = function.name();
+  ++ops.depth;
+  return nullptr;
+}
+
+void op_end(const at::RecordFunction&, at::ObserverContext*) {
+  ThreadOps& ops = thread_ops();
+  if (ops.depth == 0) return;
+  --ops.depth;
+  if (ops.written <= ops.depth) return;
+  ops.written = ops.depth;
+  Recorder* recorder = current_recorder();
+  if (recorder != nullptr && ops.recorder == recorder->serial()) recorder->op_end();
+}
+
+std::unique_ptr<at::ObserverContext> node_begin(const at::RecordFunction& function) {
+  const std::uint32_t depth = ++thread_ops().nodes;
+  if (Recorder* recorder = current_recorder()) {
+    recorder->push({.address = static_cast<std::uint64_t>(function.seqNr()),
+                    .extra = function.forwardThreadId(),
+                    .id = depth,
+                    .kind = RawKind::kNodeBegin});
+  }
+  return nullptr;
+}
+
+void node_end(const at::RecordFunction&, at::ObserverContext*) {
+  ThreadOps& ops = thread_ops();
+  if (ops.nodes > 0) --ops.nodes;
+}
+
+}  // namespace
+
+OpObserver::OpObserver(bool ops) {
+  if (ops) {
+    ops_ = at::addGlobalCallback(at::RecordFunctionCallback(&op_begin, &op_end)
+                                     .scopes({at::RecordScope::FUNCTION}));
+  }
+  nodes_ = at::addGlobalCallback(at::RecordFunctionCallback(&node_begin, &node_end)
+                                     .scopes({at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+OpObserver::~OpObserver() {
+  if (ops_ != at::INVALID_CALLBACK_HANDLE) at::removeCallback(ops_);
+  at::removeCallback(nodes_);
+}
+
+void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
+  ThreadOps& ops = thread_ops();
+  if (ops.recorder != recorder.serial()) begin_recording(ops, recorder);
+  const std::uint32_t depth = std::min(ops.depth, kMaxDepth);
+  if (ops.written >= depth) return recorder.push(event);
+
+  std::array<RawEvent, kMaxDepth + 1> events;
+  std::size_t count = 0;
+  for (; ops.written < depth; ++ops.written) {
+    events[count++] = {.id = op_id(ops, recorder, ops.names[ops.written]).raw(),
+                       .kind = RawKind::kOpBegin};
+  }
+  events[count++] = event;
+  recorder.push_all({events.data(), count});
+}
+
+std::uint32_t node_depth() noexcept { return thread_ops().nodes; }
+
+}  // namespace peakline::capture

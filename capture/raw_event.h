@@ -1,0 +1,51 @@
+// What observers hand over while the program runs: small, of one size, with addresses instead of
+// blocks. The assembler turns these into the recording's events on another thread.
+#pragma once
+
+#include <cstdint>
+
+namespace peakline::capture {
+
+enum class RawKind : std::uint8_t {
+  kOpBegin,         // id: op
+  kOpEnd,           //
+  kAlloc,           // address, size, extra: requested bytes, id: stream
+  kAllocEstimate,   // likewise, but the size is not certain until the next kTotal
+  kAdopt,           // likewise, of a block that was there before, unless it is known already
+  kFree,            // address, size (0 when the allocator does not say)
+  kFreeCompleted,   // address
+  kResize,          // address, size: the new one
+  kLabel,           // address, size: module << 32 | name, id: category
+  kTotal,           // size: what the allocator now counts on this device
+  kForeignBlock,    // size: bytes that were alive before, and that nothing more is known of
+  kModuleEnter,     // id: module, address: sequence number, extra: autograd thread, flag: recompute
+  kModuleLeave,     // likewise
+  kNodeBegin,       // an autograd node: address: sequence number, extra: autograd thread, id: depth
+  kPhaseBegin,      // id: phase
+  kPhaseEnd,        // id: phase
+  kStepEnd,         //
+  kMarker,          // id: name
+  kSegmentAlloc,    // address, size, id: stream
+  kSegmentFree,     // address, size
+  kReserved,        // size
+  kOutOfMemory,     // size: requested
+  kLost,            // id: loss, size: count
+};
+
+struct RawEvent {
+  std::uint64_t ticks = 0;  // filled in by the queue
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+  std::uint64_t extra = 0;
+  std::uint32_t id = 0;
+  std::uint16_t thread = 0;
+  RawKind kind = RawKind::kOpEnd;
+  std::uint8_t device = 0;  // or a flag, for modules
+};
+static_assert(sizeof(RawEvent) == 40);
+
+inline constexpr std::uint64_t pack_owner(std::uint32_t module, std::uint32_t name) {
+  return std::uint64_t{module} << 32 | name;
+}
+
+}  // namespace peakline::capture

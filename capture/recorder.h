@@ -1,0 +1,87 @@
+// The front that all observers write to while a run is being recorded.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include <peakline/category.h>
+#include <peakline/diagnostics.h>
+#include <peakline/event.h>
+#include <peakline/status.h>
+#include <peakline/trace.h>
+
+#include "capture/event_queue.h"
+#include "capture/spool.h"
+#include "capture/words.h"
+
+namespace peakline::capture {
+
+// Takes events from any thread for the price of a spin lock, and writes them on a thread of its own.
+// At most one recorder is the current one. Thread-safe, except start and stop.
+class Recorder {
+ public:
+  // `spool` is shared with whoever reads the recording. The recorder is never destroyed: a thread
+  // may still be about to push to it long after stop(), which is then harmless.
+  static Result<Recorder*> start(std::shared_ptr<Spool> spool, const RunInfo& info);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  // Ends the recording: everything pushed so far is in the spool when this returns.
+  Status stop();
+  // Everything pushed so far is in the spool, and reading it is possible, when this returns.
+  Status sync();
+
+  Words& words() noexcept { return words_; }
+  void info(std::string key, std::string value);
+  void push(RawEvent event) noexcept {
+    event.thread = this_thread();
+    queue_.push(event);
+  }
+  void push_all(std::span<RawEvent> events) noexcept {
+    for (RawEvent& event : events) event.thread = this_thread();
+    queue_.push_all(events);
+  }
+
+  void op_begin(OpId op) noexcept { push({.id = op.raw(), .kind = RawKind::kOpBegin}); }
+  void op_end() noexcept { push({.kind = RawKind::kOpEnd}); }
+  void alloc(DeviceId device, std::uint64_t address, std::uint64_t bytes, std::uint64_t requested,
+             std::uint32_t stream = 0) noexcept;
+  void free(DeviceId device, std::uint64_t address, std::uint64_t bytes) noexcept;
+  void label(DeviceId device, std::uint64_t address, CategoryId category, ModuleId module,
+             NameId name) noexcept;
+  void phase(Phase phase, bool begins) noexcept;
+  void lost(Loss loss, std::uint64_t count = 1) noexcept;
+
+  // Different for every recorder of this process.
+  [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
+  // "cpu" is made first, so it is always there.
+  [[nodiscard]] DeviceId host() const noexcept { return DeviceId{}; }
+
+ private:
+  Recorder(std::unique_ptr<Sink> sink, const RunInfo& info);
+  void write_loop();
+  std::uint16_t this_thread() noexcept;
+
+  EventQueue& queue_;
+  Words words_;
+  std::optional<TraceWriter> writer_;  // only the writing thread touches it while that runs
+  std::uint64_t serial_;
+  std::mutex info_mutex_;
+  RunInfo late_info_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint64_t> flushes_asked_{0};
+  std::atomic<std::uint64_t> flushes_done_{0};
+  int owner_pid_;
+  std::thread thread_;
+};
+
+// The recorder that observers write to; null while nothing is recorded. In a forked child it is
+// null.
+extern std::atomic<Recorder*> g_recorder;
+inline Recorder* current_recorder() noexcept { return g_recorder.load(std::memory_order_acquire); }
+
+}  // namespace peakline::capture

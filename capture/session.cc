@@ -1,0 +1,112 @@
+#include "capture/session.h"
+
+#include "capture/cuda_trace.h"
+#include "capture/fake_storage.h"
+#include "capture/host_allocator.h"
+
+namespace peakline::capture {
+namespace {
+
+constexpr std::uint64_t kCudaRounding = 512;
+bool g_busy = false;  // a session exists; under the GIL
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::start(std::shared_ptr<Spool> spool,
+                                                const SessionOptions& options,
+                                                PyTypeObject* module_type,
+                                                ModuleCalls::Discover discover) {
+  if (g_busy) {
+    return unsupported(
+        "peakline is already tracking this process, and one recording cannot contain another; "
+        "leave the first track() block before entering the next");
+  }
+  Result<Recorder*> recorder = Recorder::start(std::move(spool), options.info);
+  if (!recorder.ok()) return recorder.status();
+  return std::unique_ptr<Session>(
+      new Session(**recorder, options, module_type, std::move(discover)));
+}
+
+Session::Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
+                 ModuleCalls::Discover discover)
+    : recorder_(recorder),
+      devices_(*new Devices(recorder)),
+      labels_(recorder, devices_),
+      options_(options),
+      modules_(module_type, std::move(discover), [this](PyObject* args, PyObject* kwargs) {
+        labels_.label_inputs(args, kwargs);
+      }) {
+  g_busy = true;
+}
+
+Session::~Session() { static_cast<void>(stop()); }
+
+Status Session::watch() {
+  PEAKLINE_RETURN_IF_ERROR(HostAllocatorObserver::install());
+  if (options_.cuda) {
+    Result<std::unique_ptr<CudaObserver>> cuda = CudaObserver::start(recorder_, devices_);
+    if (!cuda.ok()) return cuda.status();
+    cuda_ = std::move(*cuda);
+  }
+  ops_ = std::make_unique<OpObserver>(options_.ops);
+  g_recorder.store(&recorder_, std::memory_order_release);
+  return {};
+}
+
+Status Session::stop() {
+  if (stopped_) return {};
+  stopped_ = true;
+  g_recorder.store(nullptr, std::memory_order_release);
+  ops_.reset();
+  cuda_.reset();
+  HostAllocatorObserver::remove();
+  modules_.detach();
+  g_busy = false;
+  return recorder_.stop();
+}
+
+void Session::cuda_started() { CudaTrace::attach(); }
+
+void Session::block(int cuda_device, std::uint64_t address, std::uint64_t bytes,
+                    std::uint64_t requested, std::uint64_t stream) {
+  const DeviceId device = devices_.cuda(cuda_device);
+  recorder_.alloc(device, address, bytes, requested, CudaTrace::stream_number(stream));
+  recorder_.label(device, address, category::kOther, ModuleId{}, NameId{});
+}
+
+void Session::segment(int cuda_device, std::uint64_t address, std::uint64_t bytes,
+                      std::uint64_t stream) {
+  recorder_.push({.address = address,
+                  .size = bytes,
+                  .id = CudaTrace::stream_number(stream),
+                  .kind = RawKind::kSegmentAlloc,
+                  .device = devices_.cuda(cuda_device).raw()});
+}
+
+void Session::total(int cuda_device, std::uint64_t bytes) {
+  recorder_.push(
+      {.size = bytes, .kind = RawKind::kTotal, .device = devices_.cuda(cuda_device).raw()});
+}
+
+ModuleId Session::add_module(PyObject* module, const std::string& path, const std::string& type,
+                             ModuleId parent) {
+  const ModuleId id = recorder_.words().module(path, type, parent);
+  modules_.add(module, id);
+  return id;
+}
+
+void Session::add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,
+                         const std::string& name) {
+  labels_.add(tensor, category, module, recorder_.words().name(name));
+}
+
+void Session::fake_tensor(const at::Tensor& tensor, c10::Device device) {
+  if (device.is_meta()) return;
+  note_fake_tensor(recorder_, tensor, devices_.of(device), device.is_cuda() ? kCudaRounding : 1);
+}
+
+void Session::marker(const std::string& name) {
+  recorder_.push({.id = recorder_.words().name(name).raw(), .kind = RawKind::kMarker});
+}
+
+}  // namespace peakline::capture

@@ -1,0 +1,90 @@
+// One run being tracked: all observers, from start to stop.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <Python.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <peakline/event.h>
+#include <peakline/status.h>
+#include <peakline/trace.h>
+
+#include "capture/cuda_observer.h"
+#include "capture/devices.h"
+#include "capture/labels.h"
+#include "capture/module_calls.h"
+#include "capture/op_observer.h"
+#include "capture/recorder.h"
+#include "capture/spool.h"
+
+namespace peakline::capture {
+
+struct SessionOptions {
+  bool ops = true;
+  bool cuda = false;  // watch CUDA's allocator, too
+  RunInfo info;
+};
+
+// At most one at a time in a process. All functions need the GIL; start and stop the same thread.
+//
+//   start() -> baseline: adopt, blocks, labels -> watch() -> events ... -> stop()
+class Session {
+ public:
+  // Refuses when another session is running, or the process cannot be watched.
+  static Result<std::unique_ptr<Session>> start(std::shared_ptr<Spool> spool,
+                                                const SessionOptions& options,
+                                                PyTypeObject* module_type,
+                                                ModuleCalls::Discover discover);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // The baseline is written; from here on observers see what happens.
+  Status watch();
+  // torch is as it was before start(), and the recording is complete. Later calls do nothing.
+  Status stop();
+  // The recording can be read up to this point.
+  Status sync() { return recorder_.sync(); }
+  // CUDA has just been started, so its allocator can be listened to.
+  void cuda_started();
+
+  void block(int cuda_device, std::uint64_t address, std::uint64_t bytes, std::uint64_t requested,
+             std::uint64_t stream);
+  void segment(int cuda_device, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream);
+  // What the allocator counts now; what the recording counts must be the same.
+  void total(int cuda_device, std::uint64_t bytes);
+
+  ModuleId add_module(PyObject* module, const std::string& path, const std::string& type,
+                      ModuleId parent);
+  // None when it is not known.
+  [[nodiscard]] ModuleId find_module(PyObject* module) const { return modules_.find(module); }
+  void add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,
+                  const std::string& name);
+  void fake_tensor(const at::Tensor& tensor, c10::Device device);
+
+  void phase(Phase phase, bool begins) { recorder_.phase(phase, begins); }
+  void step_end() { recorder_.push({.kind = RawKind::kStepEnd}); }
+  void marker(const std::string& name);
+  void info(const std::string& key, const std::string& value) { recorder_.info(key, value); }
+  Labels& labels() noexcept { return labels_; }
+  // Only in this process; a forked child neither records nor stops.
+  [[nodiscard]] bool recording() const noexcept { return current_recorder() == &recorder_; }
+
+ private:
+  Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
+          ModuleCalls::Discover discover);
+
+  Recorder& recorder_;  // lives for ever, as the devices do
+  Devices& devices_;
+  Labels labels_;
+  SessionOptions options_;
+  ModuleCalls modules_;
+  std::unique_ptr<OpObserver> ops_;
+  std::unique_ptr<CudaObserver> cuda_;
+  bool stopped_ = false;
+};
+
+}  // namespace peakline::capture

@@ -1,0 +1,46 @@
+"""What CUDA's caching allocator holds before a recording begins, and what it counts at its end."""
+
+from __future__ import annotations
+
+import torch
+
+from peakline import _C
+
+
+def is_present() -> bool:
+    """There is a CUDA device. Does not start CUDA."""
+    return torch.backends.cuda.is_built() and torch.cuda.device_count() > 0
+
+
+def write(session: _C.Session) -> None:
+    """Every segment and every live block of a CUDA that is already running."""
+    if not torch.cuda.is_initialized():
+        return
+    for segment in torch.cuda.memory_snapshot():
+        device, stream = segment["device"], segment["stream"]
+        session.segment(device, segment["address"], segment["total_size"], stream)
+        address = segment["address"]
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                requested = block.get("requested_size", block["size"])
+                session.block(device, address, block["size"], requested, stream)
+            address += block["size"]
+
+
+def check_totals(session: _C.Session) -> None:
+    """Compares the recording with what the allocator itself counts."""
+    if not torch.cuda.is_initialized():
+        return
+    for device in range(torch.cuda.device_count()):
+        if torch.cuda.max_memory_allocated(device) > 0:
+            session.total(device, torch.cuda.memory_allocated(device))
+
+
+def when_started(session: _C.Session) -> None:
+    """Tells `session` once CUDA runs, which may be long after tracking began."""
+
+    def started() -> None:
+        if session.recording:
+            session.cuda_started()
+
+    torch.cuda._lazy_call(started)

@@ -1,0 +1,62 @@
+"""Names for the modules of a run, given when they are first met."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from peakline import _C
+
+# torch.compile wraps a module in one that people did not write; its name says nothing.
+_COMPILE_WRAPPER = "_orig_mod"
+
+
+class ModuleNames:
+    """Registers module trees with a session: paths as people write them, parameters, buffers."""
+
+    def __init__(self) -> None:
+        self._session: _C.Session | None = None
+        self._roots: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
+
+    def bind(self, session: _C.Session) -> None:
+        self._session = session
+
+    def discover(self, module: nn.Module, around: int) -> None:
+        """A module that is not known is about to run inside module `around` (0: none)."""
+        if around == 0:
+            self.add_root(module)
+        else:
+            kind = type(module).__name__
+            self._add_tree(module, f"{self._paths.get(around, '')}.{kind}", kind, around)
+
+    def add_root(self, module: nn.Module) -> None:
+        kind = type(getattr(module, _COMPILE_WRAPPER, module)).__name__
+        count = self._roots.get(kind, 0) + 1
+        self._roots[kind] = count
+        self._add_tree(module, kind if count == 1 else f"{kind}#{count}", kind, 0)
+
+    def _add_tree(self, top: nn.Module, top_path: str, top_kind: str, around: int) -> None:
+        ids: dict[str, int] = {}
+        for raw_name, module in top.named_modules():
+            names = [part for part in raw_name.split(".") if part and part != _COMPILE_WRAPPER]
+            path = ".".join([top_path, *names])
+            parent = ids.get(path.rpartition(".")[0], 0) if names else around
+            kind = type(module).__name__ if names else top_kind
+            ids[path] = self._add(module, path, kind, parent, ".".join(names))
+
+    def _add(self, module: nn.Module, path: str, kind: str, parent: int, name: str) -> int:
+        session = self._session
+        assert session is not None
+        known = session.find_module(module)
+        if known != 0:
+            return known
+        module_id = session.add_module(module, path, kind, parent)
+        self._paths[module_id] = path
+        prefix = f"{name}." if name else ""
+        for own, parameter in module._parameters.items():
+            if parameter is not None:
+                session.add_tensor(parameter, _C.CATEGORY_PARAMETER, module_id, prefix + own)
+        for own, buffer in module._buffers.items():
+            if buffer is not None:
+                session.add_tensor(buffer, _C.CATEGORY_BUFFER, module_id, prefix + own)
+        return module_id

@@ -1,0 +1,133 @@
+"""The few places of torch that tracking replaces while it runs, and puts back afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.autograd.variable import Variable
+from torch.optim.optimizer import (
+    Optimizer,
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from peakline import _C
+
+
+class _WatchedEngine:
+    """torch's autograd engine, with the beginning and the end of each backward noted."""
+
+    def __init__(self, engine: Any, session: _C.Session) -> None:
+        self._engine = engine
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        session = self._session
+        session.phase(_C.PHASE_BACKWARD, True)
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        finally:
+            session.label_all()
+            session.phase(_C.PHASE_BACKWARD, False)
+
+
+@contextlib.contextmanager
+def watched_backward(session: _C.Session) -> Iterator[None]:
+    engine = Variable._execution_engine
+    watched = _WatchedEngine(engine, session)
+    Variable._execution_engine = watched  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if Variable._execution_engine is watched:
+            Variable._execution_engine = engine
+
+
+class OptimizerWatch:
+    """Notes optimizer steps, and labels what they keep. A step of the run is a step of the first."""
+
+    def __init__(self, session: _C.Session, optimizers: list[Optimizer]) -> None:
+        self._session = session
+        self._first = weakref.ref(optimizers[0]) if optimizers else None
+        self._met: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._running: list[Optimizer] = []
+
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        session = self._session
+        if optimizer in self._running:  # its last step ended with an exception
+            self._end_phases(optimizer)
+        if self._first is None:
+            self._first = weakref.ref(optimizer)
+        if optimizer not in self._met:
+            self._met.add(optimizer)
+            self.add_parameters(optimizer)
+        session.label_all()
+        session.phase(_C.PHASE_OPTIMIZER, True)
+        self._running.append(optimizer)
+
+    def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._session.label_state(optimizer.state)
+        self._end_phases(optimizer)
+        if self._first is not None and self._first() is optimizer:
+            self._session.step_end()
+
+    def add_parameters(self, optimizer: Optimizer) -> None:
+        """Parameters that belong to no module that has been met."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not self._session.knows_tensor(parameter):
+                    self._session.add_tensor(parameter, _C.CATEGORY_PARAMETER, 0, "")
+
+    def _end_phases(self, optimizer: Optimizer) -> None:
+        while self._running and optimizer in self._running:
+            self._running.pop()
+            self._session.phase(_C.PHASE_OPTIMIZER, False)
+
+    def close(self) -> None:
+        while self._running:
+            self._running.pop()
+            self._session.phase(_C.PHASE_OPTIMIZER, False)
+
+
+@contextlib.contextmanager
+def watched_optimizers(watch: OptimizerWatch) -> Iterator[None]:
+    handles = [
+        register_optimizer_step_pre_hook(watch.before),
+        register_optimizer_step_post_hook(watch.after),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        watch.close()
+
+
+@contextlib.contextmanager
+def watched_fake_tensors(note: Callable[[torch.Tensor], None]) -> Iterator[None]:
+    """Calls `note` for every FakeTensor that the program makes; not for those of a compiler."""
+    from torch._guards import CompileContext, TracingContext
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    original = FakeTensor.__new__
+    compiling = CompileContext.try_get
+    tracing = TracingContext.try_get
+
+    def new(cls: type[FakeTensor], *args: Any, **kwargs: Any) -> FakeTensor:
+        tensor = original(cls, *args, **kwargs)
+        if compiling() is None and tracing() is None:
+            note(tensor)
+        return tensor
+
+    FakeTensor.__new__ = staticmethod(new)  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        FakeTensor.__new__ = staticmethod(original)  # type: ignore[assignment,method-assign]

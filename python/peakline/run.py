@@ -1,0 +1,214 @@
+"""What a recording answers: `track()` and `load()` give a Run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from peakline import _C
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The moment a device held most: how much, when, where, and what it was."""
+
+    device: str
+    bytes: int
+    step: int  # 1 is the first
+    phase: str  # "forward", "recompute", "backward", "optimizer"
+    op: str
+    module: str
+    by_category: dict[str, int]  # sums to `bytes`
+    by_module: dict[str, int]  # by path; each with the modules below it
+    reserved: int | None  # the highest over the run; None when it is not known
+
+
+@dataclass(frozen=True)
+class Step:
+    peak_allocated: int
+    peak_reserved: int | None
+
+
+@dataclass(frozen=True)
+class ModuleUse:
+    """A module and what is below it, at the device's peak."""
+
+    path: str
+    type: str
+    depth: int
+    peak: int
+    own: int  # thereof by the module itself
+    by_category: dict[str, int]
+    highest_while_running: int  # the device's total, over all calls of the module
+    forward_calls: int
+
+
+@dataclass(frozen=True)
+class OpUse:
+    name: str
+    calls: int  # those that allocated
+    allocations: int
+    at_peak: int
+    allocated: int  # over the whole run
+    largest: int
+
+
+@dataclass(frozen=True)
+class TimelinePoint:
+    event: int
+    time_ns: int
+    lowest: int
+    highest: int
+    reserved: int
+    by_category: dict[str, int]
+
+
+class Run:
+    """A recording and the answers over it. May be asked while the run still goes on."""
+
+    def __init__(self, spool: _C.Spool, sync: Callable[[], bool] | None = None) -> None:
+        self._spool = spool
+        # Says whether there may be more than at the last question, and makes it readable.
+        self._sync = sync
+        self._summary: dict[str, Any] | None = None
+
+    def _answers(self) -> dict[str, Any]:
+        grows = self._sync() if self._sync is not None else False
+        if self._summary is None or grows:
+            self._summary = _C.summarize(self._spool)
+        if not grows:
+            self._sync = None
+        return self._summary
+
+    def _device(self, device: str | torch.device | int | None) -> dict[str, Any]:
+        devices: list[dict[str, Any]] = self._answers()["devices"]
+        if not devices:
+            raise ValueError("nothing was allocated in this run, so no device has a peak")
+        if device is None:
+            return devices[0]
+        name = _device_name(device)
+        for candidate in devices:
+            if candidate["name"] == name:
+                return candidate
+        known = ", ".join(candidate["name"] for candidate in devices)
+        raise ValueError(f"nothing was allocated on '{name}' in this run; ask for one of: {known}")
+
+    @property
+    def devices(self) -> list[str]:
+        """Devices that held memory, accelerators first."""
+        return [device["name"] for device in self._answers()["devices"]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the recording knows to be missing or guessed."""
+        return list(self._answers()["warnings"])
+
+    @property
+    def info(self) -> dict[str, str]:
+        """Facts about the run: the torch version, the command, …"""
+        return dict(self._answers()["info"])
+
+    def peak(self, device: str | torch.device | int | None = None) -> Peak:
+        """The peak of `device`, by default of the one that the run is about."""
+        found = self._device(device)
+        return Peak(
+            device=found["name"],
+            bytes=found["peak_allocated"],
+            step=found["peak_step"],
+            phase=found["peak_phase"],
+            op=found["peak_op"],
+            module=found["peak_module"],
+            by_category=dict(found["by_category"]),
+            by_module={row["path"]: row["peak"] for row in found["modules"]},
+            reserved=found["peak_reserved"],
+        )
+
+    @property
+    def steps(self) -> list[Step]:
+        """One per step of the optimizer that was seen first."""
+        devices = self._answers()["devices"]
+        return [Step(**row) for row in devices[0]["steps"]] if devices else []
+
+    def modules(
+        self, depth: int | None = None, device: str | torch.device | int | None = None
+    ) -> list[ModuleUse]:
+        """The module tree, depth first, down to `depth` levels below the root."""
+        rows = [ModuleUse(**row) for row in self._device(device)["modules"]]
+        return [row for row in rows if depth is None or row.depth <= depth]
+
+    def top(self, n: int = 10, device: str | torch.device | int | None = None) -> list[OpUse]:
+        """The ops that held most at the peak."""
+        return [OpUse(**row) for row in self._device(device)["ops"][:n]]
+
+    def timeline(self, device: str | torch.device | int | None = None) -> list[TimelinePoint]:
+        """Allocated and reserved bytes over the run, in at most a few hundred points."""
+        return [TimelinePoint(**row) for row in self._device(device)["timeline"]]
+
+    def to_json(self) -> str:
+        """The same object that `peakline show --json` writes."""
+        return str(self._answers()["json"])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the recording to `path`, for `peakline show` and the other commands."""
+        if self._sync is not None:
+            self._sync()
+        self._spool.copy_to(os.fspath(path))
+
+    def __str__(self) -> str:
+        answers = self._answers()
+        if not answers["devices"]:
+            return "peakline: nothing was allocated"
+        return "\n\n".join(_device_text(device) for device in answers["devices"])
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """Opens a recording (`.peak`)."""
+    run = Run(_C.Spool.open_existing(os.fspath(path)))
+    run._answers()
+    return run
+
+
+def format_size(size: int) -> str:
+    """A size as people read it, in binary units with four digits."""
+    value = float(abs(size))
+    unit = 0
+    while value >= 1023.95 and unit + 1 < len(_UNITS):
+        value /= 1024
+        unit += 1
+    sign = "-" if size < 0 else ""
+    if unit == 0:
+        return f"{sign}{size if size >= 0 else -size} B"
+    decimals = 3 if value < 9.9995 else 2 if value < 99.995 else 1
+    return f"{sign}{value:.{decimals}f} {_UNITS[unit]}"
+
+
+def _device_name(device: str | torch.device | int) -> str:
+    asked = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if asked.type == "cpu":
+        return "cpu"
+    return f"{asked.type}:{asked.index or 0}"
+
+
+def _device_text(device: dict[str, Any]) -> str:
+    where = [f"step {device['peak_step']}", device["peak_phase"]]
+    if device["peak_module"]:
+        where.append(device["peak_module"])
+    if device["peak_op"]:
+        where.append(device["peak_op"])
+    lines = [f"{device['name']}: peak {format_size(device['peak_allocated'])} ({', '.join(where)})"]
+    if device["peak_reserved"] is not None:
+        lines.append(f"  reserved {format_size(device['peak_reserved'])}")
+    for name, size in device["by_category"].items():
+        share = size / max(1, device["peak_allocated"])
+        lines.append(f"  {name:<12}{format_size(size):>12}  {share:6.1%}")
+    for row in device["modules"]:
+        if row["depth"] <= 1 and row["peak"] > 0:
+            indent = "  " * (row["depth"] + 1)
+            lines.append(f"{indent}{row['path']}: {format_size(row['peak'])}")
+    return "\n".join(lines)

@@ -1,0 +1,162 @@
+"""`peakline.track`: exact memory tracking of a real run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TypeVar
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from peakline import _C, _cuda_baseline
+from peakline._module_names import ModuleNames
+from peakline._torch_patches import (
+    OptimizerWatch,
+    watched_backward,
+    watched_fake_tensors,
+    watched_optimizers,
+)
+from peakline.run import Run
+
+T = TypeVar("T")
+Models = nn.Module | Iterable[nn.Module] | None
+Optimizers = Optimizer | Iterable[Optimizer] | None
+
+
+class Tracker:
+    """Tracks everything between start() and stop(). `track()` is the usual way to use it."""
+
+    def __init__(
+        self,
+        models: list[nn.Module],
+        optimizers: list[Optimizer],
+        ops: bool = True,
+        path: str | os.PathLike[str] | None = None,
+        info: dict[str, str] | None = None,
+    ) -> None:
+        self._models = models
+        self._optimizers = optimizers
+        self._ops = ops
+        self._path = "" if path is None else os.fspath(path)
+        self._info = info or {}
+        self._patches = contextlib.ExitStack()
+        self._session: _C.Session | None = None
+        self._fake_cuda = False
+
+    def start(self) -> Run:
+        cuda = _cuda_baseline.is_present()
+        if cuda and not _C.cuda_trace_available() and _C.cuda_profiler_slot_taken():
+            raise RuntimeError(
+                "torch.profiler is running, and this build of peakline sees CUDA memory only in "
+                "the profiler's place; end the profiler before tracking"
+            )
+        info = {"torch": torch.__version__, "peakline": _C.version, "producer": "track"}
+        info.update(self._info)
+        names = ModuleNames()
+        spool = _C.Spool.open(self._path)
+        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, info)
+        names.bind(session)
+        try:
+            self._write_baseline(session, names, cuda)
+            session.watch()
+            self._patch(session, cuda)
+        except BaseException:
+            self._patches.close()
+            session.stop()
+            raise
+        self._session = session
+        return Run(spool, self._sync)
+
+    def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
+        if cuda:
+            _cuda_baseline.write(session)
+        for model in self._models:
+            names.add_root(model)
+        session.adopt_all()
+        self._watch = OptimizerWatch(session, self._optimizers)
+        for optimizer in self._optimizers:
+            self._watch.add_parameters(optimizer)
+            session.adopt_state(optimizer.state)
+        session.label_all()
+        for optimizer in self._optimizers:
+            session.label_state(optimizer.state)
+
+    def _patch(self, session: _C.Session, cuda: bool) -> None:
+        self._patches.enter_context(watched_backward(session))
+        self._patches.enter_context(watched_optimizers(self._watch))
+        self._patches.enter_context(watched_fake_tensors(self._note_fake))
+        if cuda:
+            _cuda_baseline.when_started(session)
+
+    def _note_fake(self, tensor: torch.Tensor) -> None:
+        if self._session is not None:
+            device = tensor.fake_device  # type: ignore[attr-defined]
+            self._fake_cuda |= device.type == "cuda"
+            self._session.fake_tensor(tensor, device)
+
+    def _sync(self) -> bool:
+        if self._session is None:
+            return False
+        self._session.sync()
+        return True
+
+    def stop(self) -> None:
+        """torch is as it was before start(); the recording is complete."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if session.recording:
+            self._patches.close()
+            if not self._fake_cuda:
+                _cuda_baseline.check_totals(session)
+        session.stop()
+
+
+class track:  # noqa: N801  (reads as a function: `with peakline.track(...) as run`)
+    """Tracks the block's memory to the byte; gives a `Run`.
+
+    `model`, `optimizer`: one or several. Their parameters, gradients and state are known by name
+    from the start; without them they are found when they are first used, and totals, ops and phases
+    come all the same. `ops=False` leaves out op names, for the last bit of speed.
+    """
+
+    def __init__(
+        self, model: Models = None, optimizer: Optimizers = None, ops: bool = True
+    ) -> None:
+        self._tracker = Tracker(
+            _as_list(model, nn.Module, "model"),
+            _as_list(optimizer, Optimizer, "optimizer"),
+            ops,
+            info={"command": " ".join(sys.argv)},
+        )
+
+    def __enter__(self) -> Run:
+        return self._tracker.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tracker.stop()
+
+
+def _as_list(given: T | Iterable[T] | None, kind: type[T], name: str) -> list[T]:
+    if given is None:
+        return []
+    if isinstance(given, kind):
+        return [given]
+    items = list(given) if isinstance(given, Iterable) else [given]
+    for item in items:
+        if not isinstance(item, kind):
+            raise TypeError(
+                f"track({name}=…) takes a {kind.__module__}.{kind.__qualname__} or several of "
+                f"them, and got a {type(item).__name__}"
+            )
+    return items

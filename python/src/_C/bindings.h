@@ -1,0 +1,11 @@
+// One function per file of bindings.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace peakline::bindings {
+
+void bind_capture(pybind11::module_& m);
+void bind_summary(pybind11::module_& m);
+
+}  // namespace peakline::bindings

@@ -1,0 +1,109 @@
+// Bindings of capture/: a session of tracking.
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+#include <peakline/category.h>
+
+#include "capture/cuda_observer.h"
+#include "capture/session.h"
+#include "capture/spool.h"
+#include "bindings.h"
+#include "errors.h"
+
+namespace peakline::bindings {
+namespace {
+
+using capture::Session;
+using capture::Spool;
+
+// Tracking must never disturb the run: what goes wrong in Python while a module is being named is
+// reported as unraisable, and the module stays without a name.
+capture::ModuleCalls::Discover make_discover(py::function function) {
+  auto held = std::make_shared<py::function>(std::move(function));
+  return [held](PyObject* module, ModuleId around) {
+    try {
+      (*held)(py::handle(module), around.raw());
+    } catch (py::error_already_set& error) {
+      error.discard_as_unraisable("peakline's module discovery");
+    }
+  };
+}
+
+std::unique_ptr<Session> start(std::shared_ptr<Spool> spool, py::handle module_type,
+                               py::function discover, bool ops, bool cuda, const RunInfo& info) {
+  return value_or_throw(Session::start(std::move(spool), {ops, cuda, info},
+                                       reinterpret_cast<PyTypeObject*>(module_type.ptr()),
+                                       make_discover(std::move(discover))));
+}
+
+void bind_spool(py::module_& m) {
+  py::class_<Spool, std::shared_ptr<Spool>>(m, "Spool")
+      .def_static("open", [](const std::string& path) { return value_or_throw(Spool::open(path)); })
+      .def_static("open_existing",
+                  [](const std::string& path) { return value_or_throw(Spool::open_existing(path)); })
+      .def("copy_to",
+           [](const Spool& self, const std::string& path) { throw_if_error(self.copy_to(path)); });
+}
+
+void bind_baseline(py::class_<Session>& session) {
+  session.def("block", &Session::block)
+      .def("segment", &Session::segment)
+      .def("total", &Session::total)
+      .def("adopt_all", [](Session& self) { self.labels().adopt_all(); })
+      .def("adopt_state", [](Session& self, py::handle state) {
+        self.labels().adopt_state(state.ptr());
+      });
+}
+
+void bind_labels(py::class_<Session>& session) {
+  session
+      .def("add_module",
+           [](Session& self, py::handle module, const std::string& path, const std::string& type,
+              std::uint32_t parent) {
+             return self.add_module(module.ptr(), path, type, ModuleId(parent)).raw();
+           })
+      .def("find_module",
+           [](Session& self, py::handle module) { return self.find_module(module.ptr()).raw(); })
+      .def("add_tensor",
+           [](Session& self, const at::Tensor& tensor, std::uint8_t category, std::uint32_t module,
+              const std::string& name) {
+             self.add_tensor(tensor, CategoryId(category), ModuleId(module), name);
+           })
+      .def("knows_tensor",
+           [](Session& self, const at::Tensor& tensor) { return self.labels().knows(tensor); })
+      .def("label_all", [](Session& self) { self.labels().label_all(); })
+      .def("label_state",
+           [](Session& self, py::handle state) { self.labels().label_state(state.ptr()); })
+      .def("fake_tensor", &Session::fake_tensor);
+}
+
+}  // namespace
+
+void bind_capture(py::module_& m) {
+  bind_spool(m);
+  py::class_<Session> session(m, "Session");
+  session.def(py::init(&start))
+      .def("watch", [](Session& self) { throw_if_error(self.watch()); })
+      .def("stop", [](Session& self) { throw_if_error(self.stop()); })
+      .def("sync", [](Session& self) { throw_if_error(self.sync()); })
+      .def("cuda_started", &Session::cuda_started)
+      .def("phase",
+           [](Session& self, int phase, bool begins) {
+             self.phase(static_cast<Phase>(phase), begins);
+           })
+      .def("step_end", &Session::step_end)
+      .def("marker", &Session::marker)
+      .def("info", &Session::info)
+      .def_property_readonly("recording", &Session::recording);
+  bind_baseline(session);
+  bind_labels(session);
+
+  m.attr("CATEGORY_PARAMETER") = category::kParameter.raw();
+  m.attr("CATEGORY_BUFFER") = category::kBuffer.raw();
+  m.attr("PHASE_BACKWARD") = static_cast<int>(Phase::kBackward);
+  m.attr("PHASE_OPTIMIZER") = static_cast<int>(Phase::kOptimizer);
+  m.def("cuda_profiler_slot_taken", &capture::CudaObserver::profiler_is_active);
+  m.def("cuda_trace_available", &capture::CudaObserver::has_trace);
+}
+
+}  // namespace peakline::bindings
