@@ -1,9 +1,12 @@
 // peakline._C: what Python sees of the C++ parts.
 #include <pybind11/pybind11.h>
 
+#include "python/src/_C/dropin.h"
+
 namespace py = pybind11;
 
 PYBIND11_MODULE(_C, m) {
   m.attr("version") = PEAKLINE_VERSION;
   m.attr("torch_version") = PEAKLINE_TORCH_VERSION;
+  peakline::python::bind_dropin(m);
 }
