@@ -155,9 +155,10 @@ std::vector<DeviceUsage> MemBook::frame_peak(int frame) {
   return {};
 }
 
-void MemBook::close_frame(int frame) {
-  fold();
+std::vector<DeviceUsage> MemBook::close_frame(int frame) {
+  std::vector<DeviceUsage> result = frame_peak(frame);
   std::erase_if(frames_, [&](const auto& open) { return open.first == frame; });
+  return result;
 }
 
 }  // namespace peakline::dropin

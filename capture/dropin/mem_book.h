@@ -78,7 +78,7 @@ class MemBook {
   // A frame is the time a module runs; its peak is the highest moment inside it, per device.
   int open_frame();
   [[nodiscard]] std::vector<DeviceUsage> frame_peak(int frame);
-  void close_frame(int frame);
+  std::vector<DeviceUsage> close_frame(int frame);  // its peak
 
  private:
   struct DeviceState {

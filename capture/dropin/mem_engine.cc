@@ -268,6 +268,17 @@ std::optional<MemEngine::Held> MemEngine::held(const c10::Storage& storage) {
               book_.device_of(*block)};
 }
 
+std::int64_t MemEngine::held_bytes(const at::Tensor& tensor) {
+  if (tensor.has_storage()) {
+    if (auto found = held(tensor.storage())) return found->bytes;
+  }
+  std::int64_t bytes = 0;
+  if (is_python(tensor)) {
+    for (const at::Tensor& part : ask_(tensor).parts) bytes += held_bytes(part);
+  }
+  return bytes;
+}
+
 MemEngine::BeforeResize MemEngine::before_resize(const c10::Storage& storage) {
   if (storage.device().is_meta()) return {};
   std::lock_guard<std::mutex> lock(mutex_);

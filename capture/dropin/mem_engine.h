@@ -67,6 +67,8 @@ class MemEngine final : public OpListener,
     c10::Device device;
   };
   [[nodiscard]] std::optional<Held> held(const c10::Storage& storage);
+  // The tracked bytes behind `tensor`, of a wrapper the sum over its parts.
+  [[nodiscard]] std::int64_t held_bytes(const at::Tensor& tensor);
 
   // Around UntypedStorage.resize_, which no operator reports.
   struct BeforeResize {

@@ -1,11 +1,22 @@
 #include "capture/dropin/op_log.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <utility>
 
 namespace peakline::dropin {
+namespace {
+
+const char* moment_now() {
+  if (torch::autograd::get_current_graph_task_id() == -1) return "outside";
+  return at::GradMode::is_enabled() ? "recompute" : "backward";
+}
+
+}  // namespace
 
 void OpLog::start() {
   watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/false);
@@ -35,9 +46,11 @@ MemoryLevels OpLog::levels() {
 
 void OpLog::on_op_end(const at::RecordFunction&, const OpFacts& op) {
   if (op.name == "aten::detach") return;
+  // Where torch keeps dispatch modes out, its own helpers run, such as those inside torch.tensor().
+  if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) return;
   const MemoryLevels now = levels();
   std::lock_guard<std::mutex> lock(mutex_);
-  rows_.push_back({prefix_, &op, now});
+  rows_.push_back({prefix_, &op, now, moment_now()});
 }
 
 void OpLog::on_memory(void*, std::int64_t bytes, c10::Device device) {

@@ -29,6 +29,8 @@ class OpLog final : public OpListener,
     std::string prefix;  // the module and the pass, as last told
     const OpFacts* op;
     MemoryLevels levels;
+    // "outside" any backward pass, in "backward", or in one with grad mode on: "recompute".
+    const char* moment;
   };
   using ReadLevels = std::function<MemoryLevels()>;
 

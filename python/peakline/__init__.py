@@ -2,5 +2,8 @@
 
 from peakline import _torch_check as _torch_check
 from peakline._C import version as __version__
+from peakline.mem_tracker import MemTracker
+from peakline.memory_tracker import MemoryTracker
+from peakline.mod_tracker import ModTracker
 
-__all__ = ["__version__"]
+__all__ = ["MemTracker", "MemoryTracker", "ModTracker", "__version__"]

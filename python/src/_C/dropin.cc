@@ -126,7 +126,8 @@ void bind_bookkeeping(py::class_<PyMemEngine>& engine) {
            })
       .def("close_frame",
            [](const PyMemEngine& self, int frame) {
-             self.engine->with_book([=](MemBook& book) { book.close_frame(frame); });
+             return self.snapshot(
+                 self.engine->with_book([=](MemBook& book) { return book.close_frame(frame); }));
            })
       .def("adjust", [](const PyMemEngine& self, c10::Device device, int category,
                         std::int64_t bytes, std::int64_t total) {
@@ -147,8 +148,14 @@ void bind_mem_engine(py::module_& m) {
       .def("hook_gradient", &hook_gradient)
       .def("unhook_gradient", [](const PyMemEngine&, at::Tensor parameter,
                                  unsigned hook) { parameter.remove_hook(hook); })
-      .def("label_grad_of", [](const PyMemEngine& self, const at::Tensor& parameter,
-                               int category) { self.engine->label(parameter.grad(), category); })
+      .def("gradient_labeller",
+           [](const PyMemEngine& self, int category) {
+             return py::cpp_function([engine = self.engine, category](const at::Tensor& parameter) {
+               engine->label(parameter.grad(), category);
+             });
+           })
+      .def("held_bytes", [](const PyMemEngine& self,
+                            const at::Tensor& tensor) { return self.engine->held_bytes(tensor); })
       .def("before_resize",
            [](const PyMemEngine& self, const py::object& storage) {
              auto before = self.engine->before_resize(storage_of(storage));
@@ -204,8 +211,8 @@ py::list take_rows(OpLog& log) {
     // As torch writes an overload: aten::add.Tensor is "add.Tensor", without one "add.default".
     std::string name = row.op->name.substr(row.op->name.find("::") + 2);
     name += '.' + (row.op->overload.empty() ? std::string("default") : row.op->overload);
-    rows.append(py::make_tuple(row.prefix, name, row.levels.allocated, row.levels.active,
-                               row.levels.reserved));
+    rows.append(py::make_tuple(row.prefix, name, row.moment, row.levels.allocated,
+                               row.levels.active, row.levels.reserved));
   }
   return rows;
 }
@@ -223,9 +230,8 @@ void bind_op_log(py::module_& m) {
 }  // namespace
 
 void bind_dropin(py::module_& m) {
-  auto dropin = m.def_submodule("dropin", "What the drop-in classes run on.");
-  bind_mem_engine(dropin);
-  bind_op_log(dropin);
+  bind_mem_engine(m);
+  bind_op_log(m);
 }
 
 }  // namespace peakline::python

@@ -26,7 +26,7 @@ class Square(nn.Module):
     def forward(self, x: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         y = x["a"].relu()
         self.note("fw")
-        y.register_hook(lambda grad: self.note("bw"))  # type: ignore[no-untyped-call]
+        y.register_hook(lambda grad: self.note("bw"))
         return {"a": y @ y}
 
 
