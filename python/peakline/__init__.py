@@ -2,7 +2,10 @@
 
 from peakline import _torch_check as _torch_check
 from peakline._C import version as __version__
+from peakline.mem_tracker import MemTracker
+from peakline.memory_tracker import MemoryTracker
+from peakline.mod_tracker import ModTracker
 from peakline.run import Run, load
 from peakline.track import track
 
-__all__ = ["Run", "__version__", "load", "track"]
+__all__ = ["MemTracker", "MemoryTracker", "ModTracker", "Run", "__version__", "load", "track"]

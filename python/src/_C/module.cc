@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 
 #include "bindings.h"
+#include "python/src/_C/dropin.h"
 
 namespace py = pybind11;
 
@@ -10,4 +11,5 @@ PYBIND11_MODULE(_C, m) {
   m.attr("torch_version") = PEAKLINE_TORCH_VERSION;
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_summary(m);
+  peakline::python::bind_dropin(m);
 }

@@ -1,0 +1,71 @@
+#include "capture/dropin/op_log.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
+
+namespace peakline::dropin {
+namespace {
+
+const char* moment_now() {
+  if (torch::autograd::get_current_graph_task_id() == -1) return "outside";
+  return at::GradMode::is_enabled() ? "recompute" : "backward";
+}
+
+}  // namespace
+
+void OpLog::start() {
+  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/false);
+  if (!read_) slot_ = std::make_unique<AllocationSlot>(shared_from_this());
+}
+
+void OpLog::stop() {
+  slot_.reset();
+  watch_.reset();
+}
+
+void OpLog::set_prefix(std::string prefix) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  prefix_ = std::move(prefix);
+}
+
+std::vector<OpLog::Row> OpLog::take() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(rows_, {});
+}
+
+MemoryLevels OpLog::levels() {
+  if (read_) return read_();
+  const std::int64_t bytes = cpu_bytes_;
+  return {bytes, bytes, bytes};
+}
+
+void OpLog::on_op_end(const at::RecordFunction&, const OpFacts& op) {
+  if (op.name == "aten::detach") return;
+  // Where torch keeps dispatch modes out, its own helpers run, such as those inside torch.tensor().
+  if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) return;
+  const MemoryLevels now = levels();
+  std::lock_guard<std::mutex> lock(mutex_);
+  rows_.push_back({prefix_, &op, now, moment_now()});
+}
+
+void OpLog::on_memory(void*, std::int64_t bytes, c10::Device device) {
+  if (device.is_cpu()) cpu_bytes_ += bytes;
+}
+
+OpLog::ReadLevels device_levels(c10::DeviceType type) {
+  auto* allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(type));
+  if (allocator == nullptr || !allocator->initialized()) return {};
+  return [allocator, guard = c10::impl::VirtualGuardImpl(type)] {
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto stats = allocator->getDeviceStats(guard.getDevice().index());
+    return MemoryLevels{stats.allocated_bytes[kAll].current, stats.active_bytes[kAll].current,
+                        stats.reserved_bytes[kAll].current};
+  };
+}
+
+}  // namespace peakline::dropin
