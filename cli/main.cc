@@ -24,6 +24,13 @@ int parse_error(const CLI::ParseError& error) {
   return kBadInput;
 }
 
+// The first word is no command and no flag.
+bool is_unknown_command(CLI::App& program, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return false;
+  return program.get_subcommands([&](CLI::App* command) { return command->check_name(argv[1]); })
+      .empty();
+}
+
 int run(int argc, char** argv) {
   for (const PythonCommand& command : kPythonCommands) {
     if (argc > 1 && std::strcmp(argv[1], command.name) == 0) {
@@ -36,6 +43,10 @@ int run(int argc, char** argv) {
   const std::array<Command, 1> commands{add_show(program)};
   for (const PythonCommand& command : kPythonCommands) {
     program.add_subcommand(command.name, command.help);
+  }
+  if (is_unknown_command(program, argc, argv)) {
+    complain("there is no command '" + std::string(argv[1]) + "'; try --help");
+    return kBadInput;
   }
   try {
     program.parse(argc, argv);

@@ -29,7 +29,12 @@ void complain(std::string_view sentence) {
   std::fputs(line.c_str(), stderr);
 }
 
-int fail(const Status& status) {
+int refuse_input(const Status& status) {
+  complain(status.message());
+  return kBadInput;
+}
+
+int fail_to_write(const Status& status) {
   complain(status.message());
   return status.code() == StatusCode::kIo ? kFailed : kBadInput;
 }

@@ -14,8 +14,9 @@ Status write_output(const std::string& path, std::string_view text);
 // "peakline: <sentence>" on stderr.
 void complain(std::string_view sentence);
 
-// The exit code for a status that is not ok, after saying what is wrong.
-int fail(const Status& status);
+// Say what is wrong, and give the exit code for it: a bad input, or an answer that could not be written.
+int refuse_input(const Status& status);
+int fail_to_write(const Status& status);
 
 // stdout is a terminal that wants colour (NO_COLOR and TERM=dumb are honoured).
 bool wants_colour();

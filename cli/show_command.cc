@@ -41,8 +41,8 @@ Status answer(const Flags& flags, const Summary& summary) {
 
 int run_show(const Flags& flags) {
   const Result<Summary> summary = read_summary(flags.recording);
-  if (!summary.ok()) return fail(summary.status());
-  if (Status status = answer(flags, *summary); !status.ok()) return fail(status);
+  if (!summary.ok()) return refuse_input(summary.status());
+  if (Status status = answer(flags, *summary); !status.ok()) return fail_to_write(status);
   for (const std::string& warning : summary->warnings) complain(warning);
   return kYes;
 }
