@@ -8,7 +8,7 @@
 namespace peakline::capture {
 namespace {
 
-// A class made while we watch inherits our slot and keeps it, so passing on must work for ever.
+// A call may be on its way through our slot long after it was given back.
 ternaryfunc g_original = nullptr;
 ModuleCalls* g_calls = nullptr;
 thread_local ModuleId t_inside;
@@ -37,7 +37,7 @@ RawEvent module_event(RawKind kind, ModuleId module, bool recompute) {
 ModuleCalls::ModuleCalls(PyTypeObject* module_type, Discover discover, RootCall root_call)
     : discover_(std::move(discover)), root_call_(std::move(root_call)) {
   if (g_original == nullptr) g_original = module_type->tp_call;
-  replace_slots(module_type);
+  watch(module_type);
   g_calls = this;
 }
 
@@ -56,7 +56,7 @@ void ModuleCalls::detach() {
   known_.clear();
 }
 
-void ModuleCalls::replace_slots(PyTypeObject* type) {
+void ModuleCalls::watch(PyTypeObject* type) {
   // A type with a call of its own in C keeps it.
   if (type->tp_call == g_original) {
     Py_INCREF(type);
@@ -67,7 +67,7 @@ void ModuleCalls::replace_slots(PyTypeObject* type) {
                                         "O", reinterpret_cast<PyObject*>(type));
   if (below == nullptr) return PyErr_Clear();
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(below); ++i) {
-    replace_slots(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below, i)));
+    watch(reinterpret_cast<PyTypeObject*>(PyList_GET_ITEM(below, i)));
   }
   Py_DECREF(below);
 }

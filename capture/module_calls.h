@@ -34,6 +34,9 @@ class ModuleCalls {
   // Gives the slots back. Nothing is seen afterwards.
   void detach();
 
+  // Sees calls of this type's instances, too, and of the types below it. Python gives every new
+  // class a fresh slot, so classes made later have to be told.
+  void watch(PyTypeObject* type);
   void add(PyObject* module, ModuleId id);
   // None when the module is not known.
   [[nodiscard]] ModuleId find(PyObject* module) const noexcept;
@@ -47,7 +50,6 @@ class ModuleCalls {
   static PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs);
   PyObject* noted_call(Recorder& recorder, PyObject* self, PyObject* args, PyObject* kwargs);
   ModuleId identify(PyObject* module);
-  void replace_slots(PyTypeObject* type);
 
   Discover discover_;
   RootCall root_call_;

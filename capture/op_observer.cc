@@ -1,7 +1,8 @@
 #include "capture/op_observer.h"
 
+#include <algorithm>
 #include <array>
-#include <cstring>
+#include <bitset>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,7 @@ constexpr std::uint32_t kMaxDepth = 128;
 // The ops that run on one thread, outermost first, and the ids of those it has met.
 struct ThreadOps {
   std::array<const char*, kMaxDepth> names{};
+  std::bitset<kMaxDepth> shown;  // of those written: the others say nothing about the program
   std::uint32_t depth = 0;
   std::uint32_t written = 0;  // so many of them have begun in the recording
   std::uint32_t nodes = 0;
@@ -21,7 +23,7 @@ struct ThreadOps {
   struct Known {
     const char* where = nullptr;
     std::string name;
-    OpId id;
+    OpId id;  // none: not to be shown
   };
   std::array<Known, 512> known;
 };
@@ -46,6 +48,11 @@ void begin_recording(ThreadOps& ops, const Recorder& recorder) {
   for (ThreadOps::Known& known : ops.known) known.where = nullptr;
 }
 
+// How an op gets from C++ to Python and back, not an op.
+bool is_machinery(std::string_view name) {
+  return name == "PythonDispatchMode" || name == "PythonSubclass";
+}
+
 // An op's name lies in its schema, always at the same place; other names may come and go, so the
 // text is compared as well.
 OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
@@ -54,7 +61,7 @@ OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
   if (known.where != name || known.name != name) {
     known.where = name;
     known.name = name;
-    known.id = recorder.words().op(known.name);
+    known.id = is_machinery(known.name) ? OpId{} : recorder.words().op(known.name);
   }
   return known.id;
 }
@@ -73,7 +80,8 @@ void op_end(const at::RecordFunction&, at::ObserverContext*) {
   if (ops.written <= ops.depth) return;
   ops.written = ops.depth;
   Recorder* recorder = current_recorder();
-  if (recorder != nullptr && ops.recorder == recorder->serial()) recorder->op_end();
+  if (recorder == nullptr || ops.recorder != recorder->serial()) return;
+  if (ops.shown[ops.depth]) recorder->op_end();
 }
 
 std::unique_ptr<at::ObserverContext> node_begin(const at::RecordFunction& function) {
@@ -117,8 +125,9 @@ void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
   std::array<RawEvent, kMaxDepth + 1> events;
   std::size_t count = 0;
   for (; ops.written < depth; ++ops.written) {
-    events[count++] = {.id = op_id(ops, recorder, ops.names[ops.written]).raw(),
-                       .kind = RawKind::kOpBegin};
+    const OpId id = op_id(ops, recorder, ops.names[ops.written]);
+    ops.shown[ops.written] = id != OpId{};
+    if (id != OpId{}) events[count++] = {.id = id.raw(), .kind = RawKind::kOpBegin};
   }
   events[count++] = event;
   recorder.push_all({events.data(), count});

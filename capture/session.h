@@ -59,6 +59,7 @@ class Session {
 
   ModuleId add_module(PyObject* module, const std::string& path, const std::string& type,
                       ModuleId parent);
+  void watch_type(PyTypeObject* type) { modules_.watch(type); }
   // None when it is not known.
   [[nodiscard]] ModuleId find_module(PyObject* module) const { return modules_.find(module); }
   void add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
+from torch import nn
+from torch._guards import CompileContext, TracingContext
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.variable import Variable
 from torch.optim.optimizer import (
     Optimizer,
@@ -111,23 +114,64 @@ def watched_optimizers(watch: OptimizerWatch) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watched_fake_tensors(note: Callable[[torch.Tensor], None]) -> Iterator[None]:
-    """Calls `note` for every FakeTensor that the program makes; not for those of a compiler."""
-    from torch._guards import CompileContext, TracingContext
-    from torch._subclasses.fake_tensor import FakeTensor
+def watched_classes(session: _C.Session) -> Iterator[None]:
+    """Module classes that are made while tracking are watched like those from before."""
 
-    original = FakeTensor.__new__
-    compiling = CompileContext.try_get
-    tracing = TracingContext.try_get
+    def init_subclass(cls: type[nn.Module], **kwargs: Any) -> None:
+        super(nn.Module, cls).__init_subclass__(**kwargs)
+        if session.recording:
+            session.watch_type(cls)
 
-    def new(cls: type[FakeTensor], *args: Any, **kwargs: Any) -> FakeTensor:
-        tensor = original(cls, *args, **kwargs)
-        if compiling() is None and tracing() is None:
-            note(tensor)
-        return tensor
-
-    FakeTensor.__new__ = staticmethod(new)  # type: ignore[assignment,method-assign]
+    nn.Module.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
     try:
         yield
     finally:
-        FakeTensor.__new__ = staticmethod(original)  # type: ignore[assignment,method-assign]
+        del nn.Module.__init_subclass__
+
+
+@contextlib.contextmanager
+def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
+    """Calls `note` for every FakeTensor that an op of the program gives; not for a compiler's.
+
+    Only results count: what FakeTensorMode makes on its way to them, no real op would.
+    """
+    dispatch = FakeTensorMode.__torch_dispatch__
+    from_tensor = FakeTensorMode.from_tensor
+    running = threading.local()
+
+    def noted_dispatch(self: FakeTensorMode, *args: Any, **kwargs: Any) -> Any:
+        if getattr(running, "inside", False) or _is_compiling():
+            return dispatch(self, *args, **kwargs)
+        running.inside = True
+        try:
+            result = dispatch(self, *args, **kwargs)
+        finally:
+            running.inside = False
+        _note_all(result, note)
+        return result
+
+    def noted_from_tensor(self: FakeTensorMode, *args: Any, **kwargs: Any) -> FakeTensor:
+        tensor = from_tensor(self, *args, **kwargs)
+        if not _is_compiling():
+            note(tensor)
+        return tensor
+
+    FakeTensorMode.__torch_dispatch__ = noted_dispatch  # type: ignore[assignment]
+    FakeTensorMode.from_tensor = noted_from_tensor  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        FakeTensorMode.__torch_dispatch__ = dispatch  # type: ignore[method-assign]
+        FakeTensorMode.from_tensor = from_tensor  # type: ignore[method-assign]
+
+
+def _is_compiling() -> bool:
+    return CompileContext.try_get() is not None or TracingContext.try_get() is not None
+
+
+def _note_all(result: Any, note: Callable[[FakeTensor], None]) -> None:
+    if isinstance(result, FakeTensor):
+        note(result)
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            _note_all(item, note)

@@ -131,9 +131,12 @@ class Run:
 
     @property
     def steps(self) -> list[Step]:
-        """One per step of the optimizer that was seen first."""
-        devices = self._answers()["devices"]
-        return [Step(**row) for row in devices[0]["steps"]] if devices else []
+        """One per whole step of the optimizer that was seen first."""
+        answers = self._answers()
+        if not answers["devices"]:
+            return []
+        rows = answers["devices"][0]["steps"][: answers["steps_completed"]]
+        return [Step(**row) for row in rows]
 
     def modules(
         self, depth: int | None = None, device: str | torch.device | int | None = None

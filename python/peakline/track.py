@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import Optimizer
 
 from peakline import _C, _cuda_baseline
@@ -18,6 +19,7 @@ from peakline._module_names import ModuleNames
 from peakline._torch_patches import (
     OptimizerWatch,
     watched_backward,
+    watched_classes,
     watched_fake_tensors,
     watched_optimizers,
 )
@@ -69,6 +71,9 @@ class Tracker:
             self._patches.close()
             session.stop()
             raise
+        finally:
+            # Held no longer: what the program deletes must go away.
+            self._models, self._optimizers = [], []
         self._session = session
         return Run(spool, self._sync)
 
@@ -78,6 +83,7 @@ class Tracker:
         for model in self._models:
             names.add_root(model)
         session.adopt_all()
+        self._adopt_fakes(session)
         self._watch = OptimizerWatch(session, self._optimizers)
         for optimizer in self._optimizers:
             self._watch.add_parameters(optimizer)
@@ -86,18 +92,32 @@ class Tracker:
         for optimizer in self._optimizers:
             session.label_state(optimizer.state)
 
+    def _adopt_fakes(self, session: _C.Session) -> None:
+        """Fake tensors from before have no allocator that could tell of them."""
+        tensors: list[object] = []
+        for model in self._models:
+            tensors += [*model.parameters(), *model.buffers()]
+            tensors += [parameter.grad for parameter in model.parameters()]
+        for optimizer in self._optimizers:
+            for state in optimizer.state.values():
+                tensors += state.values()
+        for tensor in tensors:
+            if isinstance(tensor, FakeTensor):
+                self._fake_cuda |= tensor.fake_device.type == "cuda"
+                session.fake_tensor(tensor, tensor.fake_device)
+
     def _patch(self, session: _C.Session, cuda: bool) -> None:
         self._patches.enter_context(watched_backward(session))
         self._patches.enter_context(watched_optimizers(self._watch))
+        self._patches.enter_context(watched_classes(session))
         self._patches.enter_context(watched_fake_tensors(self._note_fake))
         if cuda:
             _cuda_baseline.when_started(session)
 
-    def _note_fake(self, tensor: torch.Tensor) -> None:
+    def _note_fake(self, tensor: FakeTensor) -> None:
         if self._session is not None:
-            device = tensor.fake_device  # type: ignore[attr-defined]
-            self._fake_cuda |= device.type == "cuda"
-            self._session.fake_tensor(tensor, device)
+            self._fake_cuda |= tensor.fake_device.type == "cuda"
+            self._session.fake_tensor(tensor, tensor.fake_device)
 
     def _sync(self) -> bool:
         if self._session is None:

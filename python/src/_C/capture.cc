@@ -62,6 +62,10 @@ void bind_labels(py::class_<Session>& session) {
               std::uint32_t parent) {
              return self.add_module(module.ptr(), path, type, ModuleId(parent)).raw();
            })
+      .def("watch_type",
+           [](Session& self, py::type type) {
+             self.watch_type(reinterpret_cast<PyTypeObject*>(type.ptr()));
+           })
       .def("find_module",
            [](Session& self, py::handle module) { return self.find_module(module.ptr()).raw(); })
       .def("add_tensor",

@@ -1,0 +1,155 @@
+"""`peakline run`: tracks an unmodified script. Started by the C++ program as `-m peakline._run_script`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+BAD_USAGE = 2
+INTERRUPTED = 130
+
+_EXAMPLE = "example: peakline run train.py -o run.peak -- --epochs 1"
+
+
+def _complain(message: str) -> None:
+    print(f"peakline: {message}", file=sys.stderr)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        _complain(f"{message}; the script's own arguments go after --; {_EXAMPLE}")
+        sys.exit(BAD_USAGE)
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    own, script_args = argv, []
+    if "--" in argv:
+        split = argv.index("--")
+        own, script_args = argv[:split], argv[split + 1 :]
+    parser = _Parser(
+        prog="peakline run",
+        description="Tracks the memory of a training script as it really runs.",
+        epilog=_EXAMPLE,
+    )
+    parser.add_argument("script", nargs="?", help="the Python script")
+    parser.add_argument("-m", dest="module", help="a module to run, as python -m does")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="the recording (.peak)")
+    parser.add_argument("--no-ops", action="store_true", help="leave out op names: a bit faster")
+    args = parser.parse_args(own)
+    if (args.script is None) == (args.module is None):
+        parser.error("give either a script or -m MODULE")
+    args.script_args = script_args
+    return args
+
+
+def output_path(args: argparse.Namespace) -> Path:
+    """`-o`, or the script's name; one file per rank when there are several."""
+    stem = Path(args.script).stem if args.script else args.module.rpartition(".")[2]
+    path = Path(args.output) if args.output else Path(f"{stem}.peak")
+    if int(os.environ.get("WORLD_SIZE", "1") or 1) > 1:
+        path = path.with_name(f"{path.stem}.{os.environ.get('RANK', '0')}{path.suffix}")
+    return path
+
+
+def _script(path: str, args: list[str]) -> Callable[[], None]:
+    """The script as Python would run it: as __main__, from its own folder."""
+    with open(path, "rb") as source:
+        code = source.read()
+    main = types.ModuleType("__main__")
+    main.__file__ = path
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    sys.argv = [path, *args]
+    sys.path[0] = str(Path(path).resolve().parent)
+    return lambda: exec(compile(code, path, "exec"), main.__dict__)
+
+
+def _module(name: str, args: list[str]) -> Callable[[], None]:
+    sys.argv = [name, *args]
+    sys.path[0] = os.getcwd()
+
+    def run() -> None:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+    return run
+
+
+def _trim(trace: TracebackType | None) -> TracebackType | None:
+    """Without the frames that only running it under peakline adds."""
+    hidden = {__file__, runpy.__file__, "<frozen runpy>"}
+    while trace is not None and trace.tb_frame.f_code.co_filename in hidden:
+        trace = trace.tb_next
+    return trace
+
+
+def _status(code: object) -> int:
+    """The exit status that Python gives to sys.exit(code)."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _execute(run: Callable[[], None]) -> int:
+    try:
+        run()
+    except SystemExit as end:
+        return _status(end.code)
+    except BaseException as error:
+        sys.excepthook(type(error), error, _trim(error.__traceback__))
+        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    args = _parse(argv)
+    output = output_path(args)
+    try:
+        if args.script:
+            run = _script(args.script, args.script_args)
+        else:
+            run = _module(args.module, args.script_args)
+    except OSError as error:
+        _complain(f"cannot read '{args.script}': {error.strerror}")
+        return BAD_USAGE
+
+    from peakline.track import Tracker
+
+    info = {"command": " ".join([args.script or f"-m {args.module}", *args.script_args])}
+    tracker = Tracker([], [], ops=not args.no_ops, path=output, info=info)
+    try:
+        recording = tracker.start()
+    except OSError as error:
+        _complain(str(error))
+        return BAD_USAGE
+    try:
+        status = _execute(run)
+    finally:
+        tracker.stop()
+    sys.stdout.flush()
+    for warning in recording.warnings:
+        _complain(warning)
+    where = [f"{device} {_peak(recording, device)}" for device in recording.devices]
+    summary = ", ".join(where) or "nothing was allocated"
+    _complain(f"wrote {output} (peak: {summary}); look at it with: peakline show {output}")
+    return status
+
+
+def _peak(recording: object, device: str) -> str:
+    from peakline.run import Run, format_size
+
+    assert isinstance(recording, Run)
+    return format_size(recording.peak(device).bytes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
