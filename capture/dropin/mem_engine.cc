@@ -186,13 +186,11 @@ std::int64_t MemEngine::book_fake(const at::Tensor& tensor, c10::Device device, 
     block.category = static_cast<std::int8_t>(category);
     book_.add(key, std::move(block), device);
   }
-  put_sentinel(storage, [weak = weak_from_this(), key] {
-    if (auto engine = weak.lock()) engine->on_fake_gone(key);
-  });
+  put_sentinel(storage, weak_from_this(), [this, key] { on_storage_gone(key); });
   return bytes;
 }
 
-void MemEngine::on_fake_gone(BlockKey key) {
+void MemEngine::on_storage_gone(BlockKey key) {
   std::lock_guard<std::mutex> lock(mutex_);
   book_.remove(key);
 }
@@ -229,20 +227,33 @@ std::int64_t MemEngine::label_real(const at::Tensor& tensor, int category) {
   const std::int64_t bytes = rounded(known_bytes(storage), storage.device());
   if (bytes == 0) return 0;
   const BlockKey key = address_key(storage);
-  std::lock_guard<std::mutex> lock(mutex_);
-  Block* block = book_.find(key);
-  if (block != nullptr) {
-    book_.relabel(*block, category, bytes);
-    if (!block->storage) block->storage = storage.getWeakStorageImpl();
-    return bytes;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Block* block = book_.find(key);
+    if (block != nullptr) {
+      book_.relabel(*block, category, bytes);
+      if (!block->storage) block->storage = storage.getWeakStorageImpl();
+      return bytes;
+    }
+    Block external;
+    external.bytes = external.labelled = bytes;
+    external.category = static_cast<std::int8_t>(category);
+    external.storage = storage.getWeakStorageImpl();
+    book_.add(key, std::move(external), storage.device());
   }
-  Block external;
-  external.bytes = external.labelled = bytes;
-  external.category = static_cast<std::int8_t>(category);
-  external.storage = storage.getWeakStorageImpl();
-  book_.add(key, std::move(external), storage.device());
-  book_.note_external(key);
+  watch_external(storage, key);
   return bytes;
+}
+
+// Who tells of the end of a block older than the tracker? CUDA's allocator does; the CPU's does
+// not.
+void MemEngine::watch_external(const c10::Storage& storage, BlockKey key) {
+  if (storage.device().is_cuda()) return;
+  if (can_have_sentinel(storage)) {
+    put_sentinel(storage, weak_from_this(), [this, key] { on_storage_gone(key); });
+  } else {
+    with_book([key](MemBook& book) { book.note_external(key); });
+  }
 }
 
 std::int64_t MemEngine::label(const at::Tensor& tensor, int category) {
@@ -308,7 +319,6 @@ void MemEngine::after_resize(const c10::Storage& storage, const BeforeResize& be
   const BlockKey key = address_key(storage);
   const std::int64_t bytes = rounded(known_bytes(storage), storage.device());
   std::lock_guard<std::mutex> lock(mutex_);
-  // The CPU allocator does not report the end of a block older than the tracker.
   if (before.key != 0 && before.key != key) book_.remove(before.key);
   if (bytes == 0) {
     parked_.insert_or_assign(storage.unsafeGetStorageImpl(),

@@ -89,12 +89,13 @@ class MemEngine final : public OpListener,
 
   void on_op_end(const at::RecordFunction& call, const OpFacts& op) override;
   void on_memory(void* ptr, std::int64_t bytes, c10::Device device) override;
-  void on_fake_gone(BlockKey key);
+  void on_storage_gone(BlockKey key);
 
  private:
   [[nodiscard]] std::int64_t rounded(std::int64_t bytes, c10::Device device) const;
   bool settle(const at::Tensor& output);
   void set_aside_pending();
+  void watch_external(const c10::Storage& storage, BlockKey key);
   void track_fake(const at::Tensor& tensor, int category);
   std::int64_t label_real(const at::Tensor& tensor, int category);
   std::int64_t book_fake(const at::Tensor& tensor, c10::Device device, int category, bool relabel);

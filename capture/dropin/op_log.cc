@@ -45,7 +45,8 @@ MemoryLevels OpLog::levels() {
 }
 
 void OpLog::on_op_end(const at::RecordFunction&, const OpFacts& op) {
-  if (op.name == "aten::detach") return;
+  // Upstream leaves out detach; detach_ is autograd's own and reaches no dispatch mode.
+  if (op.name == "aten::detach" || op.name == "aten::detach_") return;
   // Where torch keeps dispatch modes out, its own helpers run, such as those inside torch.tensor().
   if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) return;
   const MemoryLevels now = levels();

@@ -115,6 +115,7 @@ class MemTracker(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._memory_tracking = WeakIdKeyDictionary()
+        self._stats_keys: dict[int, Any] = {}  # by id: a module, and its key there
         self._param_to_grad_hook_handles = WeakIdKeyDictionary()
         self._optimizer_hook_handles: tuple[RemovableHandle, RemovableHandle] | None = None
         self._mod_tracker = ModTracker()
@@ -176,6 +177,7 @@ class MemTracker(TorchDispatchMode):
     @memory_tracking.setter
     def memory_tracking(self, stats: WeakIdKeyDictionary) -> None:
         self._memory_tracking = stats
+        self._stats_keys.clear()
 
     @property
     def _curr_mem_snap(self) -> Snapshot:
@@ -220,6 +222,7 @@ class MemTracker(TorchDispatchMode):
     def reset_mod_stats(self) -> None:
         """Forgets what is known of modules."""
         self._memory_tracking.clear()
+        self._stats_keys.clear()
 
     # The book, by upstream's verbs
 
@@ -341,12 +344,16 @@ class MemTracker(TorchDispatchMode):
 
     # Modules
 
-    def _open_frame(self, name: str, stats: _ModMemStats, state: _ModState) -> None:
+    def _open_frame(
+        self, name: str, stats: _ModMemStats, state: _ModState, peak_state: _ModState
+    ) -> None:
         self._close_frame(name)
-        snapshot = self._engine.now()
+        frame, snapshot = self._engine.open_frame()
         stats.local_peak = {dev: sizes[_TOTAL_KEY] for dev, sizes in snapshot.items()}
-        stats.snapshots.setdefault(state, []).append(snapshot)
-        self._frames[name] = (stats, snapshot, self._engine.open_frame())
+        stats.snapshots.setdefault(peak_state, []).append(snapshot)
+        at_start = {dev: sizes.copy() for dev, sizes in snapshot.items()}
+        stats.snapshots.setdefault(state, []).append(at_start)
+        self._frames[name] = (stats, snapshot, frame)
 
     def _close_frame(self, name: str) -> None:
         frame = self._frames.pop(name, None)
@@ -360,10 +367,25 @@ class MemTracker(TorchDispatchMode):
                 stats.local_peak[dev] = sizes[_TOTAL_KEY]
                 snapshot[dev] = sizes
 
+    # The weak dictionary compares its keys in Python, slowly, unless it meets the very same key.
+
+    def _add_stats(self, module: nn.Module, stats: _ModMemStats) -> None:
+        self._memory_tracking[module] = stats
+        # The newest key of a dictionary is its last.
+        key = next(reversed(self._memory_tracking.data))
+        self._stats_keys[id(module)] = (weakref.ref(module), key)
+
+    def _stats_of(self, module: nn.Module) -> _ModMemStats | None:
+        met = self._stats_keys.get(id(module))
+        if met is None or met[0]() is not module:
+            found: _ModMemStats | None = self._memory_tracking.get(module, None)
+            return found
+        return self._memory_tracking.data.get(met[1])
+
     def _begin_iteration(self, root: nn.Module) -> None:
         """A known module is called as the outermost one: its lists, and those below, begin anew."""
         for module in root.modules():
-            stats = self._memory_tracking.get(module, None)
+            stats = self._stats_of(module)
             if stats is not None:
                 stats.snapshots.clear()
         self._track_module_params_and_buffers(root, install_grad_hooks=True)
@@ -372,7 +394,7 @@ class MemTracker(TorchDispatchMode):
         mod_name = self._mod_tracker.get_known_fqn(module)
         if mod_name is None:
             raise AssertionError("a module runs that ModTracker does not know")
-        stats = self._memory_tracking.get(module, None)
+        stats = self._stats_of(module)
         if stats is not None and self._mod_tracker.is_bw:
             if self._ac_mod is None:
                 self._ac_mod = weakref.ref(module)
@@ -382,16 +404,15 @@ class MemTracker(TorchDispatchMode):
         if stats is None:
             stats = _ModMemStats(mod_name)
             stats.parameter_mem, stats.buffer_mem = self._track_module_params_and_buffers(module)
-            self._memory_tracking[module] = stats
+            self._add_stats(module, stats)
         elif self._mod_tracker.parents == {"Global", mod_name}:
             self._begin_iteration(module)
         stats.mod_fqn = mod_name
         stats.input_mem = self._track_inputs_or_outputs(inputs)
-        self._open_frame(mod_name, stats, _ModState.PEAK_FW)
-        stats.snapshots.setdefault(_ModState.PRE_FW, []).append(self._engine.now())
+        self._open_frame(mod_name, stats, _ModState.PRE_FW, _ModState.PEAK_FW)
 
     def _post_fw_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        stats = self._memory_tracking.get(module, None)
+        stats = self._stats_of(module)
         if stats is None:  # reset_mod_stats was called while the module ran
             return
         if self._mod_tracker.is_bw:
@@ -409,17 +430,16 @@ class MemTracker(TorchDispatchMode):
         if module is None:
             warnings.warn("a module died before its backward: it gets no snapshot", stacklevel=2)
             return
-        stats = self._memory_tracking.get(module, None)
+        stats = self._stats_of(module)
         if stats is None:
             return
-        self._open_frame(stats.mod_fqn, stats, _ModState.PEAK_BW)
-        stats.snapshots.setdefault(_ModState.PRE_BW, []).append(self._engine.now())
+        self._open_frame(stats.mod_fqn, stats, _ModState.PRE_BW, _ModState.PEAK_BW)
 
     def _post_bw_hook(self, module: nn.Module | None, args: Any) -> None:
         if module is None:
             warnings.warn("a module died before its backward: it gets no snapshot", stacklevel=2)
             return
-        stats = self._memory_tracking.get(module, None)
+        stats = self._stats_of(module)
         if stats is not None:
             stats.snapshots.setdefault(_ModState.POST_BW, []).append(self._engine.now())
 

@@ -17,7 +17,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from peakline._C import OpLog
+from peakline._C import OpLog, call_on_gradient
 from peakline._dropin.stats_file import Levels, read_stats, write_stats
 from peakline._dropin.tables import table
 from peakline._dropin.trace_chart import chart, page
@@ -246,7 +246,7 @@ class MemoryTracker:
             leave = self._create_leave_hook(name, caller)
             tensors = grad_tensors_in(inputs)
             if len(tensors) == 1:
-                tensors[0].register_hook(leave)
+                call_on_gradient(tensors[0], leave)
             elif tensors:
                 register_multi_grad_hook(tensors, leave)
 
@@ -264,7 +264,7 @@ class MemoryTracker:
             tensors = grad_tensors_in(outputs)
             enter = self._create_backward_hook(name)
             if len(tensors) == 1:
-                tensors[0].register_hook(lambda grad: enter(module, None, grad))
+                call_on_gradient(tensors[0], lambda grad: enter(module, None, grad))
             elif tensors:
                 register_multi_grad_hook(
                     tensors, lambda grad: enter(module, None, grad), mode="any"

@@ -16,6 +16,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from peakline._C import call_on_gradient
 from peakline._dropin.compile_safe import (
     BoundaryHook,
     ModuleFilter,
@@ -221,7 +222,7 @@ class ModTracker:
         tensors = grad_tensors_in(input)
         if len(tensors) == 1:
             # The usual case: one gradient is all gradients.
-            tensors[0].register_hook(lambda grad: leave_bw([grad]))
+            call_on_gradient(tensors[0], lambda grad: leave_bw([grad]))
         elif tensors:
             register_multi_grad_hook(tensors, leave_bw)
         elif torch.is_grad_enabled():
@@ -239,7 +240,7 @@ class ModTracker:
         tensors = grad_tensors_in(output)
         enter_bw = self._get_append_fn(weakref.ref(mod), name, True)
         if len(tensors) == 1:
-            tensors[0].register_hook(enter_bw)
+            call_on_gradient(tensors[0], enter_bw)
         elif tensors:
             register_multi_grad_hook(tensors, enter_bw, mode="any")
 

@@ -11,6 +11,7 @@
 
 #include "capture/dropin/mem_engine.h"
 #include "capture/dropin/op_log.h"
+#include "python/src/_C/shared_object.h"
 
 namespace peakline::python {
 namespace {
@@ -23,20 +24,6 @@ using dropin::MemBook;
 using dropin::MemEngine;
 using dropin::MemoryLevels;
 using dropin::OpLog;
-
-// Holds a Python object that may be let go on a thread without the GIL.
-class SharedObject {
- public:
-  explicit SharedObject(py::object object)
-      : object_(new py::object(std::move(object)), [](py::object* held) {
-          py::gil_scoped_acquire gil;
-          delete held;
-        }) {}
-  [[nodiscard]] const py::object& get() const { return *object_; }
-
- private:
-  std::shared_ptr<py::object> object_;
-};
 
 dropin::AskPython ask_python(py::object ask) {
   return [ask = SharedObject(std::move(ask))](const at::Tensor& tensor) {
@@ -117,7 +104,11 @@ void bind_bookkeeping(py::class_<PyMemEngine>& engine) {
            })
       .def("open_frame",
            [](const PyMemEngine& self) {
-             return self.engine->with_book([](MemBook& book) { return book.open_frame(); });
+             auto [frame, now] = self.engine->with_book([](MemBook& book) {
+               book.drop_dead(/*externals_only=*/true);
+               return std::pair{book.open_frame(), book.now()};
+             });
+             return std::pair{frame, self.snapshot(now)};
            })
       .def("frame_peak",
            [](const PyMemEngine& self, int frame) {

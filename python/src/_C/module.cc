@@ -3,6 +3,7 @@
 
 #include "bindings.h"
 #include "python/src/_C/dropin.h"
+#include "python/src/_C/grad_hooks.h"
 
 namespace py = pybind11;
 
@@ -12,4 +13,5 @@ PYBIND11_MODULE(_C, m) {
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_summary(m);
   peakline::python::bind_dropin(m);
+  peakline::python::bind_grad_hooks(m);
 }
