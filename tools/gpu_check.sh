@@ -24,7 +24,7 @@ if wants build; then
   cmake -S . -B build/gpu "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DPEAKLINE_TORCH=ON \
     -DPython_EXECUTABLE="$(command -v "$python")" ${DEPS:+-DCMAKE_PREFIX_PATH="$DEPS/usr"} > "$out/configure.log" 2>&1 \
     && cmake --build build/gpu --target _C -j "$(nproc)" > "$out/build.log" 2>&1 \
-    || { tail -40 "$out/configure.log" "$out/build.log"; echo "build failed"; exit 1; }
+    || { tail -n 20 "$out/configure.log"; tail -n 20 "$out/build.log"; echo "build failed"; exit 1; }
   grep "CUDA allocator trace" "$out/configure.log"
   cp -r python/peakline "$pkg/"
   cp build/gpu/python/_C*.so "$pkg/peakline/"
