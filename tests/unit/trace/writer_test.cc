@@ -1,12 +1,15 @@
 // What the writer promises: bounded memory, survival of kills, errors that stick.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
+#include "random_events.h"
 #include "read_trace.h"
 #include "synthetic_run.h"
 #include "trace_builder.h"
@@ -250,6 +253,30 @@ TEST(FileSink, AFullDiskIsAStatus) {
   ASSERT_TRUE(sink.ok());
   const TraceWriter writer(std::move(*sink));
   EXPECT_EQ(writer.status().message(), "cannot write '/dev/full': No space left on device");
+}
+
+TEST(FileSink, WhatDidNotFitIsTakenBackSoThatTheTrailerCanSaySo) {
+  const TempFile file;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A limit on file sizes cuts a write in the middle, as a full disk does.
+    const rlimit limit{10'000, 10'000};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(77);
+    std::signal(SIGXFSZ, SIG_IGN);
+    TraceWriter writer(open_file_sink(file.path()).value(), {}, {.chunk_bytes = 2000});
+    std::mt19937_64 random(1);
+    random_events(random, 5000).write_to(writer);
+    ::_exit(writer.close().code() == StatusCode::kIo ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "file sizes cannot be limited here";
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  const ReadTrace read = read_trace(open_file_source(file.path()).value());
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  EXPECT_EQ(read.diagnostics.of(Loss::kNoTrailer), 0u);
+  EXPECT_GT(read.events.size(), 100u);
+  EXPECT_EQ(read.events.size() + read.diagnostics.of(Loss::kUnwrittenEvent), 5000u);
 }
 
 TEST(FileSink, AForkedChildCannotMixItsBytesIn) {
