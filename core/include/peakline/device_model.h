@@ -1,0 +1,62 @@
+// The device below the caching allocator: how much memory it has, and where the driver puts things.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <peakline/ids.h>
+#include <peakline/units.h>
+
+namespace peakline {
+
+// What the allocator asks from the driver. All sizes are multiples of 2 MiB; so are the addresses
+// that come back. Not thread-safe; outlives the allocator that uses it.
+class DeviceModel {
+ public:
+  virtual ~DeviceModel() = default;
+
+  // cudaMalloc: the address of `bytes` of new memory, or nothing when the device is full.
+  virtual std::optional<Address> allocate(Bytes bytes) = 0;
+  // cudaFree, of exactly one earlier allocation.
+  virtual void release(Address address, Bytes bytes) = 0;
+
+  // cuMemAddressReserve and cuMemAddressFree: address space without memory.
+  virtual Address reserve_addresses(Bytes bytes) = 0;
+  virtual void release_addresses(Address address, Bytes bytes) = 0;
+
+  // cuMemCreate and cuMemRelease: memory for a reserved range. False when the device is full.
+  virtual bool map(Bytes bytes) = 0;
+  virtual void unmap(Bytes bytes) = 0;
+
+  // cudaMemGetInfo.
+  [[nodiscard]] virtual Bytes total() const = 0;
+  [[nodiscard]] virtual Bytes free() const = 0;
+};
+
+// How a device starts.
+struct DriverOptions {
+  Bytes total{std::int64_t{1} << 50};  // cudaMemGetInfo's total
+  Bytes in_use{0};                     // by the CUDA context and others, before the first segment
+};
+
+// The driver's placement, as seen on real GPUs (docs/allocator.md tells how): address space comes
+// in chunks of whole 32 MiB, each put into the highest hole that can hold it; a request goes to the
+// newest chunk that has room, at its lowest fitting address; a chunk that is empty again is given
+// back. Cost grows with the number of chunks only.
+std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options = {});
+
+// Addresses that are known from a recording, in the order in which they were given out.
+struct RecordedSegment {
+  Address address;
+  Bytes bytes;
+};
+
+// Gives out recorded addresses as long as the sizes asked for agree with them, and falls back to
+// the driver model for good at the first difference. For expandable segments the recorded address
+// is where the reservation begins; its size is not compared.
+std::unique_ptr<DeviceModel> make_recorded_device(std::vector<RecordedSegment> segments,
+                                                  const DriverOptions& options = {});
+
+}  // namespace peakline

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <list>
+#include <map>
+
+#include <peakline/device_model.h>
+
+namespace peakline {
+namespace {
+
+constexpr std::uint64_t kChunk = std::uint64_t{32} << 20;
+constexpr std::uint64_t kTop = std::uint64_t{0x7f0000000000};  // below which address space is taken
+constexpr std::uint64_t kReservations =
+    std::uint64_t{0x302000000};  // where cuMemAddressReserve starts
+
+constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+constexpr std::uint64_t raw(Bytes bytes) { return static_cast<std::uint64_t>(bytes.raw()); }
+
+// Ranges of taken addresses, begin to end, that never touch each other.
+class Holes {
+ public:
+  // The highest aligned place below kTop where `size` bytes are free.
+  std::uint64_t take_highest(std::uint64_t size) {
+    std::uint64_t end = kTop;
+    for (auto it = taken_.rbegin(); it != taken_.rend(); ++it) {
+      if (end - it->second >= size) break;
+      end = it->first;
+    }
+    const std::uint64_t begin = end - size;
+    taken_.emplace(begin, end);
+    return begin;
+  }
+  // The lowest place from `from` on.
+  std::uint64_t take_lowest(std::uint64_t from, std::uint64_t size, std::uint64_t align) {
+    std::uint64_t begin = from;
+    for (const auto& [taken_begin, taken_end] : taken_) {
+      if (taken_end <= begin) continue;
+      if (taken_begin >= begin + size) break;
+      begin = round_up(taken_end, align);
+    }
+    taken_.emplace(begin, begin + size);
+    return begin;
+  }
+  void give_back(std::uint64_t begin) { taken_.erase(begin); }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> taken_;
+};
+
+// A range of address space that segments are put into.
+struct Chunk {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::map<std::uint64_t, std::uint64_t> used;  // begin to end
+
+  // The lowest place where `size` bytes are free; `end` when there is none.
+  [[nodiscard]] std::uint64_t room_for(std::uint64_t size) const {
+    std::uint64_t at = begin;
+    for (const auto& [used_begin, used_end] : used) {
+      if (used_begin - at >= size) return at;
+      at = used_end;
+    }
+    return end - at >= size ? at : end;
+  }
+};
+
+class DriverModel : public DeviceModel {
+ public:
+  explicit DriverModel(const DriverOptions& options)
+      : total_(options.total), free_(options.total - options.in_use) {}
+
+  std::optional<Address> allocate(Bytes bytes) override {
+    if (!map(bytes)) return std::nullopt;
+    return Address(place(raw(bytes)));
+  }
+
+  void release(Address address, Bytes bytes) override {
+    unmap(bytes);
+    const auto home = homes_.find(address.raw());
+    if (home == homes_.end()) return;
+    const auto chunk = home->second;
+    homes_.erase(home);
+    chunk->used.erase(address.raw());
+    if (!chunk->used.empty()) return;
+    chunks_space_.give_back(chunk->begin);
+    chunks_.erase(chunk);
+  }
+
+  Address reserve_addresses(Bytes bytes) override {
+    return Address(reservations_.take_lowest(kReservations, raw(bytes), kChunk));
+  }
+  void release_addresses(Address address, Bytes) override {
+    reservations_.give_back(address.raw());
+  }
+
+  bool map(Bytes bytes) override {
+    if (bytes > free_) return false;
+    free_ -= bytes;
+    return true;
+  }
+  void unmap(Bytes bytes) override { free_ += bytes; }
+
+  [[nodiscard]] Bytes total() const override { return total_; }
+  [[nodiscard]] Bytes free() const override { return free_; }
+
+ private:
+  std::uint64_t place(std::uint64_t size) {
+    for (auto chunk = chunks_.begin(); chunk != chunks_.end(); ++chunk) {
+      const std::uint64_t at = chunk->room_for(size);
+      if (at != chunk->end) return put(chunk, at, size);
+    }
+    Chunk made;
+    const std::uint64_t length = round_up(size, kChunk);
+    made.begin = chunks_space_.take_highest(length);
+    made.end = made.begin + length;
+    chunks_.push_front(std::move(made));
+    return put(chunks_.begin(), chunks_.begin()->begin, size);
+  }
+
+  std::uint64_t put(std::list<Chunk>::iterator chunk, std::uint64_t at, std::uint64_t size) {
+    chunk->used.emplace(at, at + size);
+    homes_.emplace(at, chunk);
+    return at;
+  }
+
+  Bytes total_;
+  Bytes free_;
+  Holes chunks_space_;
+  Holes reservations_;
+  std::list<Chunk> chunks_;  // newest first
+  std::map<std::uint64_t, std::list<Chunk>::iterator> homes_;
+};
+
+// Replays addresses; the model behind it keeps the books and takes over when the replay ends.
+class RecordedDevice : public DeviceModel {
+ public:
+  RecordedDevice(std::vector<RecordedSegment> segments, const DriverOptions& options)
+      : segments_(std::move(segments)), model_(options) {}
+
+  std::optional<Address> allocate(Bytes bytes) override {
+    if (next_ >= segments_.size() || segments_[next_].bytes != bytes) {
+      next_ = segments_.size();
+      return model_.allocate(bytes);
+    }
+    if (!model_.map(bytes)) return std::nullopt;
+    return segments_[next_++].address;
+  }
+  void release(Address address, Bytes bytes) override { model_.release(address, bytes); }
+  Address reserve_addresses(Bytes bytes) override {
+    if (next_ < segments_.size()) return segments_[next_++].address;
+    return model_.reserve_addresses(bytes);
+  }
+  void release_addresses(Address address, Bytes bytes) override {
+    model_.release_addresses(address, bytes);
+  }
+  bool map(Bytes bytes) override { return model_.map(bytes); }
+  void unmap(Bytes bytes) override { model_.unmap(bytes); }
+  [[nodiscard]] Bytes total() const override { return model_.total(); }
+  [[nodiscard]] Bytes free() const override { return model_.free(); }
+
+ private:
+  std::vector<RecordedSegment> segments_;
+  std::size_t next_ = 0;
+  DriverModel model_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options) {
+  return std::make_unique<DriverModel>(options);
+}
+
+std::unique_ptr<DeviceModel> make_recorded_device(std::vector<RecordedSegment> segments,
+                                                  const DriverOptions& options) {
+  return std::make_unique<RecordedDevice>(std::move(segments), options);
+}
+
+}  // namespace peakline
