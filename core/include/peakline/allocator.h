@@ -17,9 +17,6 @@
 
 namespace peakline {
 
-// A pool of its own for a CUDA graph or a torch.cuda.MemPool; 0 is the default pool.
-using PoolId = Id<struct PoolTag, std::uint32_t>;
-
 // What a private pool is filled for. A graph being captured must not be disturbed by giving cached
 // memory back; from torch 2.13 on a MemPool may.
 enum class PoolUse : std::uint8_t { kGraphCapture, kMemPool };
@@ -49,16 +46,6 @@ struct OutOfMemoryInfo {
 // The text of torch.OutOfMemoryError for `info` on device `device`. Torch adds what other processes
 // use; this one knows of none.
 std::string out_of_memory_message(const OutOfMemoryInfo& info, int device = 0);
-
-// What happens to segments, as it happens.
-struct SegmentChange {
-  enum class Kind : std::uint8_t { kAlloc, kFree, kMap, kUnmap };
-  Kind kind = Kind::kAlloc;
-  Address address;
-  Bytes bytes;
-  StreamId stream;
-  PoolId pool;
-};
 
 // A block of a segment, in address order.
 struct BlockView {

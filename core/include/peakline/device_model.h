@@ -11,6 +11,19 @@
 
 namespace peakline {
 
+// A pool of its own for a CUDA graph or a torch.cuda.MemPool; 0 is the default pool.
+using PoolId = Id<struct PoolTag, std::uint32_t>;
+
+// What happens to segments, as it happens.
+struct SegmentChange {
+  enum class Kind : std::uint8_t { kAlloc, kFree, kMap, kUnmap };
+  Kind kind = Kind::kAlloc;
+  Address address;
+  Bytes bytes;
+  StreamId stream;
+  PoolId pool;
+};
+
 // What the allocator asks from the driver. All sizes are multiples of 2 MiB; so are the addresses
 // that come back. Not thread-safe; outlives the allocator that uses it.
 class DeviceModel {
@@ -39,6 +52,7 @@ class DeviceModel {
 struct DriverOptions {
   Bytes total{std::int64_t{1} << 50};  // cudaMemGetInfo's total
   Bytes in_use{0};                     // by the CUDA context and others, before the first segment
+  Bytes kept{2_MiB};                   // what the driver shows as free and never gives out
 };
 
 // The driver's placement, as seen on real GPUs (docs/allocator.md tells how): address space comes
@@ -47,16 +61,10 @@ struct DriverOptions {
 // back. Cost grows with the number of chunks only.
 std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options = {});
 
-// Addresses that are known from a recording, in the order in which they were given out.
-struct RecordedSegment {
-  Address address;
-  Bytes bytes;
-};
-
-// Gives out recorded addresses as long as the sizes asked for agree with them, and falls back to
-// the driver model for good at the first difference. For expandable segments the recorded address
-// is where the reservation begins; its size is not compared.
-std::unique_ptr<DeviceModel> make_recorded_device(std::vector<RecordedSegment> segments,
+// Gives out the addresses of a recorded run, whose segment changes are `changes`, as long as what
+// is asked for agrees with them; at the first difference it falls back to the driver model for
+// good.
+std::unique_ptr<DeviceModel> make_recorded_device(std::vector<SegmentChange> changes,
                                                   const DriverOptions& options = {});
 
 }  // namespace peakline

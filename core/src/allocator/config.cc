@@ -122,6 +122,7 @@ class Parser {
         "pinned_num_register_threads", "pinned_reserve_segment_size_mb",
         "pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"};
     if (std::ranges::find(kBools, std::string_view(key_)) != kBools.end()) {
+      if (key_ == "pinned_free_catch_all") PEAKLINE_RETURN_IF_ERROR(require(2, 12));
       bool ignored = false;
       PEAKLINE_RETURN_IF_ERROR(read_bool(ignored));
     } else if (std::ranges::find(kNumbers, std::string_view(key_)) != kNumbers.end()) {

@@ -9,8 +9,10 @@ namespace {
 
 constexpr std::uint64_t kChunk = std::uint64_t{32} << 20;
 constexpr std::uint64_t kTop = std::uint64_t{0x7f0000000000};  // below which address space is taken
-constexpr std::uint64_t kReservations =
-    std::uint64_t{0x302000000};  // where cuMemAddressReserve starts
+// Reserved ranges start here and go up; the driver keeps a range of its own at 1 TiB.
+constexpr std::uint64_t kReservations = std::uint64_t{0x302000000};
+constexpr std::uint64_t kDriversOwn = std::uint64_t{1} << 40;
+constexpr std::uint64_t kDriversOwnSize = std::uint64_t{64} << 20;
 
 constexpr std::uint64_t round_up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
@@ -32,16 +34,17 @@ class Holes {
     return begin;
   }
   // The lowest place from `from` on.
-  std::uint64_t take_lowest(std::uint64_t from, std::uint64_t size, std::uint64_t align) {
+  std::uint64_t take_lowest(std::uint64_t from, std::uint64_t size) {
     std::uint64_t begin = from;
     for (const auto& [taken_begin, taken_end] : taken_) {
       if (taken_end <= begin) continue;
       if (taken_begin >= begin + size) break;
-      begin = round_up(taken_end, align);
+      begin = taken_end;
     }
     taken_.emplace(begin, begin + size);
     return begin;
   }
+  void take(std::uint64_t begin, std::uint64_t end) { taken_.emplace(begin, end); }
   void give_back(std::uint64_t begin) { taken_.erase(begin); }
 
  private:
@@ -68,7 +71,9 @@ struct Chunk {
 class DriverModel : public DeviceModel {
  public:
   explicit DriverModel(const DriverOptions& options)
-      : total_(options.total), free_(options.total - options.in_use) {}
+      : total_(options.total), free_(options.total - options.in_use), kept_(options.kept) {
+    reservations_.take(kDriversOwn, kDriversOwn + kDriversOwnSize);
+  }
 
   std::optional<Address> allocate(Bytes bytes) override {
     if (!map(bytes)) return std::nullopt;
@@ -88,14 +93,14 @@ class DriverModel : public DeviceModel {
   }
 
   Address reserve_addresses(Bytes bytes) override {
-    return Address(reservations_.take_lowest(kReservations, raw(bytes), kChunk));
+    return Address(reservations_.take_lowest(kReservations, round_up(raw(bytes), kChunk)));
   }
   void release_addresses(Address address, Bytes) override {
     reservations_.give_back(address.raw());
   }
 
   bool map(Bytes bytes) override {
-    if (bytes > free_) return false;
+    if (bytes + kept_ > free_) return false;
     free_ -= bytes;
     return true;
   }
@@ -126,41 +131,62 @@ class DriverModel : public DeviceModel {
 
   Bytes total_;
   Bytes free_;
+  Bytes kept_;
   Holes chunks_space_;
   Holes reservations_;
   std::list<Chunk> chunks_;  // newest first
   std::map<std::uint64_t, std::list<Chunk>::iterator> homes_;
 };
 
-// Replays addresses; the model behind it keeps the books and takes over when the replay ends.
+// Follows recorded changes one by one; the model behind it keeps the books and takes over when the
+// record ends or disagrees.
 class RecordedDevice : public DeviceModel {
  public:
-  RecordedDevice(std::vector<RecordedSegment> segments, const DriverOptions& options)
-      : segments_(std::move(segments)), model_(options) {}
+  RecordedDevice(std::vector<SegmentChange> changes, const DriverOptions& options)
+      : changes_(std::move(changes)), model_(options) {}
 
   std::optional<Address> allocate(Bytes bytes) override {
-    if (next_ >= segments_.size() || segments_[next_].bytes != bytes) {
-      next_ = segments_.size();
-      return model_.allocate(bytes);
-    }
+    const SegmentChange* change = expect(SegmentChange::Kind::kAlloc, bytes);
+    if (change == nullptr) return model_.allocate(bytes);
     if (!model_.map(bytes)) return std::nullopt;
-    return segments_[next_++].address;
+    return change->address;
   }
-  void release(Address address, Bytes bytes) override { model_.release(address, bytes); }
+  void release(Address address, Bytes bytes) override {
+    expect(SegmentChange::Kind::kFree, bytes);
+    model_.release(address, bytes);
+  }
   Address reserve_addresses(Bytes bytes) override {
-    if (next_ < segments_.size()) return segments_[next_++].address;
+    // A reservation shows in the record by the first page that is mapped, which is its lowest.
+    if (next_ < changes_.size() && changes_[next_].kind == SegmentChange::Kind::kMap) {
+      return changes_[next_].address;
+    }
     return model_.reserve_addresses(bytes);
   }
   void release_addresses(Address address, Bytes bytes) override {
     model_.release_addresses(address, bytes);
   }
-  bool map(Bytes bytes) override { return model_.map(bytes); }
-  void unmap(Bytes bytes) override { model_.unmap(bytes); }
+  bool map(Bytes bytes) override {
+    expect(SegmentChange::Kind::kMap, bytes);
+    return model_.map(bytes);
+  }
+  void unmap(Bytes bytes) override {
+    expect(SegmentChange::Kind::kUnmap, bytes);
+    model_.unmap(bytes);
+  }
   [[nodiscard]] Bytes total() const override { return model_.total(); }
   [[nodiscard]] Bytes free() const override { return model_.free(); }
 
  private:
-  std::vector<RecordedSegment> segments_;
+  // The next recorded change when it is this one; else null, now and ever after.
+  const SegmentChange* expect(SegmentChange::Kind kind, Bytes bytes) {
+    if (next_ < changes_.size() && changes_[next_].kind == kind && changes_[next_].bytes == bytes) {
+      return &changes_[next_++];
+    }
+    next_ = changes_.size();
+    return nullptr;
+  }
+
+  std::vector<SegmentChange> changes_;
   std::size_t next_ = 0;
   DriverModel model_;
 };
@@ -171,9 +197,9 @@ std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options) {
   return std::make_unique<DriverModel>(options);
 }
 
-std::unique_ptr<DeviceModel> make_recorded_device(std::vector<RecordedSegment> segments,
+std::unique_ptr<DeviceModel> make_recorded_device(std::vector<SegmentChange> changes,
                                                   const DriverOptions& options) {
-  return std::make_unique<RecordedDevice>(std::move(segments), options);
+  return std::make_unique<RecordedDevice>(std::move(changes), options);
 }
 
 }  // namespace peakline

@@ -197,6 +197,7 @@ void FreeList::drop_leaf(Leaf* leaf, Path& path, unsigned depth) {
     auto [node, at] = path[--depth];
     erase_at(node->keys, node->count, at);
     erase_at(node->children, node->count, at);
+    node->keys[0] = 0;  // whatever comes first takes everything below it, too
     if (--node->count > 0) break;
     delete node;  // never the root: that one is replaced by its last child below
   }
