@@ -50,8 +50,9 @@ class DeviceModel {
 
 // How a device starts.
 struct DriverOptions {
-  Bytes total{std::int64_t{1} << 50};  // cudaMemGetInfo's total
+  Bytes total{std::int64_t{1} << 46};  // cudaMemGetInfo's total; more than any device has
   Bytes in_use{0};                     // by the CUDA context and others, before the first segment
+  Address top{0x7f0000000000};         // address space is taken from here downwards
   Bytes kept{2_MiB};                   // what the driver shows as free and never gives out
 };
 

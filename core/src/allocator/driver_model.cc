@@ -8,7 +8,6 @@ namespace peakline {
 namespace {
 
 constexpr std::uint64_t kChunk = std::uint64_t{32} << 20;
-constexpr std::uint64_t kTop = std::uint64_t{0x7f0000000000};  // below which address space is taken
 // Reserved ranges start here and go up; the driver keeps a range of its own at 1 TiB.
 constexpr std::uint64_t kReservations = std::uint64_t{0x302000000};
 constexpr std::uint64_t kDriversOwn = std::uint64_t{1} << 40;
@@ -22,13 +21,14 @@ constexpr std::uint64_t raw(Bytes bytes) { return static_cast<std::uint64_t>(byt
 // Ranges of taken addresses, begin to end, that never touch each other.
 class Holes {
  public:
-  // The highest aligned place below kTop where `size` bytes are free.
-  std::uint64_t take_highest(std::uint64_t size) {
-    std::uint64_t end = kTop;
+  // The highest place below `top` where `size` bytes are free; nothing when there is none.
+  std::optional<std::uint64_t> take_highest(std::uint64_t top, std::uint64_t size) {
+    std::uint64_t end = top;
     for (auto it = taken_.rbegin(); it != taken_.rend(); ++it) {
       if (end - it->second >= size) break;
       end = it->first;
     }
+    if (end < size) return std::nullopt;
     const std::uint64_t begin = end - size;
     taken_.emplace(begin, end);
     return begin;
@@ -71,13 +71,18 @@ struct Chunk {
 class DriverModel : public DeviceModel {
  public:
   explicit DriverModel(const DriverOptions& options)
-      : total_(options.total), free_(options.total - options.in_use), kept_(options.kept) {
+      : top_(options.top.raw() / kChunk * kChunk),
+        total_(options.total),
+        free_(options.total - options.in_use),
+        kept_(options.kept) {
     reservations_.take(kDriversOwn, kDriversOwn + kDriversOwnSize);
   }
 
   std::optional<Address> allocate(Bytes bytes) override {
     if (!map(bytes)) return std::nullopt;
-    return Address(place(raw(bytes)));
+    const std::optional<std::uint64_t> at = place(raw(bytes));
+    if (!at) unmap(bytes);
+    return at ? std::optional(Address(*at)) : std::nullopt;
   }
 
   void release(Address address, Bytes bytes) override {
@@ -110,14 +115,16 @@ class DriverModel : public DeviceModel {
   [[nodiscard]] Bytes free() const override { return free_; }
 
  private:
-  std::uint64_t place(std::uint64_t size) {
+  std::optional<std::uint64_t> place(std::uint64_t size) {
     for (auto chunk = chunks_.begin(); chunk != chunks_.end(); ++chunk) {
       const std::uint64_t at = chunk->room_for(size);
       if (at != chunk->end) return put(chunk, at, size);
     }
     Chunk made;
     const std::uint64_t length = round_up(size, kChunk);
-    made.begin = chunks_space_.take_highest(length);
+    const std::optional<std::uint64_t> begin = chunks_space_.take_highest(top_, length);
+    if (!begin) return std::nullopt;
+    made.begin = *begin;
     made.end = made.begin + length;
     chunks_.push_front(std::move(made));
     return put(chunks_.begin(), chunks_.begin()->begin, size);
@@ -129,6 +136,7 @@ class DriverModel : public DeviceModel {
     return at;
   }
 
+  std::uint64_t top_;
   Bytes total_;
   Bytes free_;
   Bytes kept_;
@@ -138,68 +146,10 @@ class DriverModel : public DeviceModel {
   std::map<std::uint64_t, std::list<Chunk>::iterator> homes_;
 };
 
-// Follows recorded changes one by one; the model behind it keeps the books and takes over when the
-// record ends or disagrees.
-class RecordedDevice : public DeviceModel {
- public:
-  RecordedDevice(std::vector<SegmentChange> changes, const DriverOptions& options)
-      : changes_(std::move(changes)), model_(options) {}
-
-  std::optional<Address> allocate(Bytes bytes) override {
-    const SegmentChange* change = expect(SegmentChange::Kind::kAlloc, bytes);
-    if (change == nullptr) return model_.allocate(bytes);
-    if (!model_.map(bytes)) return std::nullopt;
-    return change->address;
-  }
-  void release(Address address, Bytes bytes) override {
-    expect(SegmentChange::Kind::kFree, bytes);
-    model_.release(address, bytes);
-  }
-  Address reserve_addresses(Bytes bytes) override {
-    // A reservation shows in the record by the first page that is mapped, which is its lowest.
-    if (next_ < changes_.size() && changes_[next_].kind == SegmentChange::Kind::kMap) {
-      return changes_[next_].address;
-    }
-    return model_.reserve_addresses(bytes);
-  }
-  void release_addresses(Address address, Bytes bytes) override {
-    model_.release_addresses(address, bytes);
-  }
-  bool map(Bytes bytes) override {
-    expect(SegmentChange::Kind::kMap, bytes);
-    return model_.map(bytes);
-  }
-  void unmap(Bytes bytes) override {
-    expect(SegmentChange::Kind::kUnmap, bytes);
-    model_.unmap(bytes);
-  }
-  [[nodiscard]] Bytes total() const override { return model_.total(); }
-  [[nodiscard]] Bytes free() const override { return model_.free(); }
-
- private:
-  // The next recorded change when it is this one; else null, now and ever after.
-  const SegmentChange* expect(SegmentChange::Kind kind, Bytes bytes) {
-    if (next_ < changes_.size() && changes_[next_].kind == kind && changes_[next_].bytes == bytes) {
-      return &changes_[next_++];
-    }
-    next_ = changes_.size();
-    return nullptr;
-  }
-
-  std::vector<SegmentChange> changes_;
-  std::size_t next_ = 0;
-  DriverModel model_;
-};
-
 }  // namespace
 
 std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options) {
   return std::make_unique<DriverModel>(options);
-}
-
-std::unique_ptr<DeviceModel> make_recorded_device(std::vector<SegmentChange> changes,
-                                                  const DriverOptions& options) {
-  return std::make_unique<RecordedDevice>(std::move(changes), options);
 }
 
 }  // namespace peakline

@@ -5,6 +5,9 @@
 namespace peakline {
 namespace {
 
+// More than any device has, and far from any overflow.
+constexpr std::uint64_t kLargestRequest = std::uint64_t{1} << 48;
+
 constexpr std::uint64_t raw(Bytes bytes) { return static_cast<std::uint64_t>(bytes.raw()); }
 constexpr Bytes bytes_of(std::uint64_t count) { return Bytes(static_cast<std::int64_t>(count)); }
 
@@ -49,6 +52,7 @@ Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId st
   if (captures_.empty() && !(events_.empty() && deferred_.empty())) process_events();
   Request request{};
   request.requested = requested;
+  if (requested > kLargestRequest) return fail(request);
   request.size = config.round_size(requested);
   request.stream = slot_of(stream);
   request.pool =
