@@ -9,6 +9,20 @@ bool takes(SegmentChange::Kind kind) {
   return kind == SegmentChange::Kind::kAlloc || kind == SegmentChange::Kind::kMap;
 }
 
+// The changes with every run of returned segments in order of size: the order in which streams are
+// walked there follows their handles, which a recording does not keep.
+std::vector<SegmentChange> comparable(std::vector<SegmentChange> changes) {
+  for (auto begin = changes.begin(); begin != changes.end();) {
+    const auto is_taken = [](const SegmentChange& change) { return takes(change.kind); };
+    begin = std::find_if_not(begin, changes.end(), is_taken);
+    const auto end = std::find_if(begin, changes.end(), is_taken);
+    std::sort(begin, end,
+              [](const SegmentChange& a, const SegmentChange& b) { return a.bytes < b.bytes; });
+    begin = end;
+  }
+  return changes;
+}
+
 }  // namespace
 
 MemoryUse memory_use(const CachingAllocator& allocator) {
@@ -107,10 +121,12 @@ std::optional<RecordedSegments> Session::compare_with_record() const {
   const auto same = [](const SegmentChange& a, const SegmentChange& b) {
     return takes(a.kind) == takes(b.kind) && a.bytes == b.bytes;
   };
+  const std::vector<SegmentChange> simulated = comparable(changes_);
+  const std::vector<SegmentChange> real = comparable(recorded_);
   const auto [mine, theirs] =
-      std::mismatch(changes_.begin(), changes_.end(), recorded_.begin(), recorded_.end(), same);
-  result.same = static_cast<std::uint64_t>(mine - changes_.begin());
-  result.equal = mine == changes_.end() && theirs == recorded_.end();
+      std::mismatch(simulated.begin(), simulated.end(), real.begin(), real.end(), same);
+  result.same = static_cast<std::uint64_t>(mine - simulated.begin());
+  result.equal = mine == simulated.end() && theirs == real.end();
   return result;
 }
 

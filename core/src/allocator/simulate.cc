@@ -148,6 +148,11 @@ class DeviceSimulation final : public Pass {
     const CachingAllocator& allocator = sessions_[0]->allocator();
     OomReport report;
     report.info = *allocator.out_of_memory();
+    if (report.info.limit && now.dictionary.device(device_).total <= Bytes{}) {
+      // Nobody said how large the device is: then the limit is its size.
+      report.info.device_total = *report.info.limit;
+      report.info.device_free = std::max(Bytes{}, *report.info.limit - report.info.reserved);
+    }
     report.message = out_of_memory_message(report.info, 0);
     report.event = now.event;
     report.time = now.time;

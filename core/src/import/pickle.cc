@@ -411,6 +411,7 @@ class Reader {
       it->second = fresh(Container::Kind::kTuple);
       PEAKLINE_RETURN_IF_ERROR(join(*it->second, items));
       it->second->is_open = false;
+      it->second->memo = kGone;  // shared, so no single use may drop it
     }
     return push(it->second);
   }
