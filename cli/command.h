@@ -22,7 +22,9 @@ struct Command {
   std::function<int()> run;
 };
 
+Command add_import(CLI::App& program);
 Command add_show(CLI::App& program);
+Command add_simulate(CLI::App& program);
 
 // Runs `python -m peakline.<module> args...` in place of this program. Returns only on failure.
 int launch_python(const char* module, int argc, char** argv);

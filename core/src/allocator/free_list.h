@@ -1,0 +1,91 @@
+// Free blocks in the order in which the allocator looks at them: by size, then by address.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace peakline {
+
+// Size, address and block number in one comparable word: sizes and addresses are multiples of 512.
+__extension__ typedef unsigned __int128 FreeKey;
+
+constexpr FreeKey free_key(std::uint64_t size, std::uint64_t address, std::uint32_t block) {
+  return (static_cast<FreeKey>(size >> 9) << 80) | (static_cast<FreeKey>(address >> 9) << 32) |
+         block;
+}
+constexpr std::uint32_t block_of(FreeKey key) { return static_cast<std::uint32_t>(key); }
+constexpr std::uint64_t size_of(FreeKey key) { return static_cast<std::uint64_t>(key >> 80) << 9; }
+
+// An ordered set of FreeKeys: a B+ tree whose nodes are dropped only when they are empty, so that
+// churn at one size does not split and join nodes. Search, insert and erase are logarithmic.
+class FreeList {
+  static constexpr unsigned kFanout = 32;
+  struct Node {
+    unsigned count = 0;
+    bool is_leaf = true;
+    std::array<FreeKey, kFanout> keys;  // of an inner node: lower bounds of the children
+  };
+  struct Leaf : Node {
+    Leaf* previous = nullptr;
+    Leaf* next = nullptr;
+  };
+  struct Inner : Node {
+    std::array<Node*, kFanout> children;
+  };
+
+ public:
+  // A place in the list; invalid once the list changes.
+  class Cursor {
+   public:
+    [[nodiscard]] bool at_end() const noexcept { return leaf_ == nullptr; }
+    [[nodiscard]] FreeKey key() const noexcept { return leaf_->keys[index_]; }
+    void advance() noexcept;
+    void retreat() noexcept;  // from the first place: to the end
+
+   private:
+    friend class FreeList;
+    Cursor(Leaf* leaf, unsigned index) : leaf_(leaf), index_(index) {}
+    Leaf* leaf_;
+    unsigned index_;
+  };
+
+  FreeList();
+  ~FreeList();
+  FreeList(const FreeList&) = delete;
+  FreeList& operator=(const FreeList&) = delete;
+
+  void insert(FreeKey key);
+  void erase(FreeKey key);  // which is in the list
+  // The first key that is not below `key`.
+  [[nodiscard]] Cursor lower_bound(FreeKey key) const noexcept;
+  [[nodiscard]] Cursor first() const noexcept { return make_cursor(first_, 0); }
+  [[nodiscard]] Cursor last() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  struct Step {
+    Inner* node;
+    unsigned child;
+  };
+  // A tree of this height holds more than 2^64 keys.
+  using Path = std::array<Step, 16>;
+
+  static Cursor make_cursor(Leaf* leaf, unsigned index) noexcept;
+  Leaf* descend(FreeKey key, Path& path, unsigned& depth) const noexcept;
+  void split_leaf(Leaf* leaf, FreeKey key, Path& path, unsigned depth);
+  void add_child(Node* child, FreeKey bound, Path& path, unsigned depth);
+  void drop_leaf(Leaf* leaf, Path& path, unsigned depth);
+  Leaf* new_leaf();
+  static void destroy(Node* node);
+
+  Node* root_;
+  Leaf* first_;
+  Leaf* last_;
+  Leaf* spare_ = nullptr;  // one empty leaf is kept, for lists that go back and forth
+  std::size_t size_ = 0;
+};
+
+}  // namespace peakline

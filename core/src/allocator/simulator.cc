@@ -1,0 +1,344 @@
+#include "allocator/simulator.h"
+
+#include <algorithm>
+
+namespace peakline {
+namespace {
+
+// More than any device has, and far from any overflow.
+constexpr std::uint64_t kLargestRequest = std::uint64_t{1} << 48;
+
+constexpr std::uint64_t raw(Bytes bytes) { return static_cast<std::uint64_t>(bytes.raw()); }
+constexpr Bytes bytes_of(std::uint64_t count) { return Bytes(static_cast<std::int64_t>(count)); }
+
+}  // namespace
+
+CachingAllocator::Impl::Impl(const AllocatorConfig& settings, DeviceModel& model)
+    : config(settings), device(model), max_split_(raw(settings.max_split_size)) {
+  pools_.push_back(std::make_unique<BlockPool>(true, PoolId{}));
+  pools_.push_back(std::make_unique<BlockPool>(false, PoolId{}));
+  slot_of(StreamId{});
+  if (config.max_split_size != AllocatorConfig::kUnlimited) {
+    stats.max_split_size = config.max_split_size.raw();
+  }
+  if (config.memory_fraction < 1.0) {
+    limit = Bytes(static_cast<std::int64_t>(config.memory_fraction *
+                                            static_cast<double>(device.total().raw())));
+  }
+}
+
+std::uint32_t CachingAllocator::Impl::slot_of(StreamId stream) {
+  if (last_slot_ < streams_.size() && streams_[last_slot_] == stream) return last_slot_;
+  const auto [it, is_new] =
+      slots_.try_emplace(stream.raw(), static_cast<std::uint32_t>(streams_.size()));
+  if (is_new) streams_.push_back(stream);
+  return last_slot_ = it->second;
+}
+
+std::uint16_t CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream) const {
+  const bool small = size <= kSmallSize;
+  // The capture that began last is asked first.
+  for (auto it = captures_.rbegin(); it != captures_.rend(); ++it) {
+    if (!it->filter || it->filter(stream)) {
+      const std::uint16_t first = private_pools_.at(it->pool).small;
+      return static_cast<std::uint16_t>(first + (small ? 0 : 1));
+    }
+  }
+  return small ? 0 : 1;
+}
+
+Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId stream) {
+  out_of_memory.reset();
+  if (captures_.empty() && !(events_.empty() && deferred_.empty())) process_events();
+  Request request{};
+  request.requested = requested;
+  if (requested > kLargestRequest) return fail(request);
+  request.size = config.round_size(requested);
+  request.stream = slot_of(stream);
+  request.pool =
+      captures_.empty() ? (request.size <= kSmallSize ? 0 : 1) : pool_for(request.size, stream);
+  BlockIndex index = find_free(request);
+  if (index == kNoBlock) index = find_or_make(request);
+  if (index == kNoBlock) return fail(request);
+  return hand_out(index, request);
+}
+
+// The smallest free block that fits, and of equal ones the lowest, taken out of its list.
+BlockIndex CachingAllocator::Impl::find_free(const Request& request) {
+  BlockPool& pool = *pools_[request.pool];
+  if (collects_garbage()) ++pool.searches;
+  FreeList& list = pool.of(request.stream).free;
+  const FreeList::Cursor cursor = list.lower_bound(free_key(request.size, 0, 0));
+  if (cursor.at_end()) return kNoBlock;
+  FreeKey key = cursor.key();
+  BlockIndex index = block_of(key);
+  if (blocks_[index].is_expandable()) {
+    index = find_expandable_fit(cursor, request);
+    if (index == kNoBlock) return kNoBlock;
+    key = free_key(blocks_[index].size, blocks_[index].address, index);
+  }
+  const std::uint64_t size = size_of(key);
+  // A block too large to be split is for requests of about its own size only.
+  if (request.size < max_split_ && size >= max_split_) return kNoBlock;
+  if (request.size >= max_split_ && size >= request.size + raw(config.max_non_split_rounding)) {
+    return kNoBlock;
+  }
+  list.erase(key);
+  return index;
+}
+
+// The end of an expandable segment counts with the room it can grow into, so a larger block that
+// cannot grow as far is the better fit.
+BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor cursor,
+                                                       const Request& request) const {
+  BlockIndex index = block_of(cursor.key());
+  if (!config.expandable_segments) {
+    do {
+      cursor.advance();
+      if (cursor.at_end()) return kNoBlock;
+      index = block_of(cursor.key());
+    } while (blocks_[index].is_expandable());
+    return index;
+  }
+  (void)request;
+  while (blocks_[index].is_expandable()) {
+    cursor.advance();
+    if (cursor.at_end()) break;
+    const BlockIndex next = block_of(cursor.key());
+    if (expandable_size(blocks_[next]) >= expandable_size(blocks_[index])) break;
+    index = next;
+  }
+  return index;
+}
+
+// No cached block fits: new memory, if need be after giving cached memory back.
+BlockIndex CachingAllocator::Impl::find_or_make(Request& request) {
+  request.segment = config.segment_size(request.size);
+  if (collects_garbage()) collect_garbage();
+  BlockIndex index = new_segment(request);
+  if (index != kNoBlock || request.rejected) return index;
+  if (release_oversize(request)) {
+    index = new_segment(request);
+    if (index != kNoBlock || request.rejected) return index;
+  }
+  if (keeps_cache()) return kNoBlock;
+  release_cached();
+  ++stats.num_alloc_retries;
+  return new_segment(request);
+}
+
+// A whole new segment as one block that is in no list, or kNoBlock.
+BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
+  if (limit && reserved_ + request.segment > raw(*limit)) {
+    if (config.reject_over_limit) {
+      request.rejected = true;
+      ++stats.num_oom_rejections;
+    }
+    return kNoBlock;
+  }
+  BlockPool& pool = *pools_[request.pool];
+  if (config.expandable_segments) {
+    const BlockIndex index = allocate_expandable(request);
+    if (index != kNoBlock) {
+      if (PrivatePool* owner = private_pool(pool.owner)) ++owner->device_allocs;
+    }
+    return index;
+  }
+  const std::optional<Address> address = device.allocate(bytes_of(request.segment));
+  if (!address) return kNoBlock;
+  const BlockIndex index = blocks_.add();
+  CacheBlock& block = blocks_[index];
+  block.address = address->raw();
+  block.size = request.segment;
+  block.stream = request.stream;
+  block.pool = request.pool;
+  if (PrivatePool* owner = private_pool(pool.owner)) ++owner->device_allocs;
+  reserved_ += block.size;
+  increase(stats.segment, pool.is_small, 1);
+  increase(stats.reserved_bytes, pool.is_small, block.size);
+  if (block.size >= max_split_) stats.oversize_segments.increase(1);
+  ++stats.num_device_alloc;
+  report(SegmentChange::Kind::kAlloc, block, block.address, block.size);
+  return index;
+}
+
+bool CachingAllocator::Impl::should_split(const CacheBlock& block, std::uint64_t size) const {
+  const std::uint64_t rest = block.size - size;
+  if (pools_[block.pool]->is_small || config.expandable_segments) return rest >= kMinBlockSize;
+  return size < max_split_ && rest > kSmallSize;
+}
+
+// Cuts `size` bytes off the front; the rest goes back to its list. The front is a new block.
+BlockIndex CachingAllocator::Impl::split(BlockIndex index, std::uint64_t size) {
+  const BlockIndex front_index = blocks_.add();
+  CacheBlock& rest = blocks_[index];
+  CacheBlock& front = blocks_[front_index];
+  front.address = rest.address;
+  front.size = size;
+  front.segment = rest.segment;
+  front.stream = rest.stream;
+  front.pool = rest.pool;
+  front.previous = rest.previous;
+  front.next = index;
+  if (front.previous != kNoBlock) blocks_[front.previous].next = front_index;
+  rest.previous = front_index;
+  rest.address += size;
+  rest.size -= size;
+  insert_free(index);
+  return front_index;
+}
+
+Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request) {
+  const bool small = pools_[request.pool]->is_small;
+  const bool was_split = blocks_[index].is_split();
+  const bool plain = !blocks_[index].is_expandable();
+  if (should_split(blocks_[index], request.size)) {
+    const BlockIndex rest = index;
+    index = split(index, request.size);
+    if (plain && was_split) {
+      decrease(stats.inactive_split_bytes, small, request.size);
+    } else if (plain) {
+      increase(stats.inactive_split_bytes, small, blocks_[rest].size);
+      increase(stats.inactive_split, small, 1);
+    }
+  } else if (plain && was_split) {
+    decrease(stats.inactive_split_bytes, small, blocks_[index].size);
+    decrease(stats.inactive_split, small, 1);
+  }
+  CacheBlock& block = blocks_[index];
+  block.allocated = true;
+  block.requested = request.requested;
+  allocated_.insert(block.address, index);
+  increase(stats.allocation, small, 1);
+  increase(stats.allocated_bytes, small, block.size);
+  increase(stats.active, small, 1);
+  increase(stats.active_bytes, small, block.size);
+  increase(stats.requested_bytes, small, block.requested);
+  if (block.size >= max_split_) stats.oversize_allocations.increase(1);
+  return {Address(block.address), bytes_of(block.size)};
+}
+
+Allocation CachingAllocator::Impl::fail(const Request& request) {
+  ++stats.num_ooms;
+  OutOfMemoryInfo info;
+  info.requested = bytes_of(request.requested);
+  info.segment = bytes_of(request.segment);
+  info.stream = streams_[request.stream];
+  info.device_total = device.total();
+  info.device_free = device.free();
+  info.limit = limit;
+  info.allocated = Bytes(stats.allocated_bytes[0].current);
+  info.reserved = Bytes(stats.reserved_bytes[0].current);
+  info.rejected = request.rejected;
+  for (std::size_t i = 2; i < pools_.size(); ++i) {
+    if (!pools_[i]) continue;
+    for (const auto& cache : pools_[i]->streams) {
+      if (!cache) continue;
+      for (auto cursor = cache->free.first(); !cursor.at_end(); cursor.advance()) {
+        info.private_pools += bytes_of(size_of(cursor.key()));
+      }
+    }
+  }
+  out_of_memory = info;
+  return {};
+}
+
+bool CachingAllocator::Impl::free(Address address) {
+  const BlockIndex index = allocated_.take(address.raw());
+  if (index == AddressMap::kNone) return false;
+  CacheBlock& block = blocks_[index];
+  block.allocated = false;
+  const bool small = pools_[block.pool]->is_small;
+  decrease(stats.allocation, small, 1);
+  decrease(stats.allocated_bytes, small, block.size);
+  if (block.size >= max_split_) stats.oversize_allocations.decrease(1);
+  if (!block.has_uses) {
+    free_block(index);
+  } else if (!captures_.empty()) {
+    deferred_.push_back(index);
+    waiting_[block.address] = index;
+  } else {
+    insert_events(index);
+  }
+  return true;
+}
+
+// Puts a block that nobody uses into its list, joined with free neighbours.
+void CachingAllocator::Impl::free_block(BlockIndex index) {
+  const std::uint64_t size = blocks_[index].size;
+  const std::uint64_t requested = blocks_[index].requested;
+  std::int64_t split_blocks = 0;
+  std::int64_t split_bytes = 0;
+  for (const BlockIndex neighbour : {blocks_[index].previous, blocks_[index].next}) {
+    const std::uint64_t joined = try_merge(index, neighbour);
+    if (joined == 0) continue;
+    --split_blocks;
+    split_bytes -= static_cast<std::int64_t>(joined);
+  }
+  insert_free(index);
+  const CacheBlock& block = blocks_[index];
+  const bool small = pools_[block.pool]->is_small;
+  // Free pages of expandable segments can always be returned, so they never count as split.
+  if (!block.is_expandable()) {
+    if (block.is_split()) {
+      ++split_blocks;
+      split_bytes += static_cast<std::int64_t>(block.size);
+    }
+    change(stats.inactive_split, small, split_blocks);
+    change(stats.inactive_split_bytes, small, split_bytes);
+  }
+  decrease(stats.active, small, 1);
+  decrease(stats.active_bytes, small, size);
+  decrease(stats.requested_bytes, small, requested);
+}
+
+// Joins `from` to its neighbour `into` when both are free and alike; how many bytes that added.
+std::uint64_t CachingAllocator::Impl::try_merge(BlockIndex into, BlockIndex from) {
+  if (from == kNoBlock) return 0;
+  CacheBlock& target = blocks_[into];
+  CacheBlock& source = blocks_[from];
+  if (!source.is_available() || target.mapped != source.mapped) return 0;
+  if (source.mapped) {
+    erase_free(from);
+  } else {
+    pools_[source.pool]->of(source.stream).unmapped.erase(source.address);
+  }
+  if (target.previous == from) {
+    target.address = source.address;
+    target.previous = source.previous;
+    if (target.previous != kNoBlock) blocks_[target.previous].next = into;
+  } else {
+    target.next = source.next;
+    if (target.next != kNoBlock) blocks_[target.next].previous = into;
+  }
+  const std::uint64_t size = source.size;
+  target.size += size;
+  blocks_.remove(from);
+  return size;
+}
+
+void CachingAllocator::Impl::insert_free(BlockIndex index) {
+  CacheBlock& block = blocks_[index];
+  BlockPool& pool = *pools_[block.pool];
+  block.age_base = pool.searches;
+  pool.of(block.stream).free.insert(free_key(block.size, block.address, index));
+}
+
+void CachingAllocator::Impl::erase_free(BlockIndex index) {
+  const CacheBlock& block = blocks_[index];
+  pools_[block.pool]->of(block.stream).free.erase(free_key(block.size, block.address, index));
+}
+
+void CachingAllocator::Impl::change(PoolStats& stat, bool small, std::int64_t amount) noexcept {
+  if (amount > 0) increase(stat, small, static_cast<std::uint64_t>(amount));
+  if (amount < 0) decrease(stat, small, static_cast<std::uint64_t>(-amount));
+}
+
+void CachingAllocator::Impl::report(SegmentChange::Kind kind, const CacheBlock& block,
+                                    std::uint64_t address, std::uint64_t size) const {
+  if (!on_segment) return;
+  on_segment(
+      {kind, Address(address), bytes_of(size), streams_[block.stream], pools_[block.pool]->owner});
+}
+
+}  // namespace peakline

@@ -1,0 +1,143 @@
+#include "import/allocator_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace peakline {
+namespace {
+
+constexpr std::array<std::string_view, 14> kActions = {
+    "alloc",         "free",         "free_requested", "free_completed",
+    "segment_alloc", "segment_free", "segment_map",    "segment_unmap",
+    "empty_cache",   "oom",          "snapshot",       "workspace_snapshot",
+    "user_defined",  "annotation"};
+
+Bytes counted(std::int64_t size) {
+  return Bytes((std::max<std::int64_t>(size, 1) + 511) / 512 * 512);
+}
+
+}  // namespace
+
+AllocatorHistory::AllocatorHistory(EventSink& sink, DeviceId device, bool may_begin_late)
+    : sink_(sink), device_(device), may_begin_late_(may_begin_late) {}
+
+bool AllocatorHistory::knows(std::string_view action) noexcept {
+  return std::ranges::find(kActions, action) != kActions.end();
+}
+
+Status AllocatorHistory::on(const HistoryEntry& entry) {
+  now_ = std::max(now_, entry.time);
+  if (entry.size < 0) return invalid_input(fmt::format("the size {} is below zero", entry.size));
+  const bool completes =
+      entry.action == "free_completed" && pending_ && pending_->first == entry.address;
+  PEAKLINE_RETURN_IF_ERROR(settle(!completes));
+  if (completes) return {};
+  if (entry.action == "alloc") return alloc(entry);
+  if (entry.action == "free_requested") return free_requested(entry);
+  if (entry.action == "free_completed") return free_completed(entry);
+  if (entry.action == "free") {
+    PEAKLINE_RETURN_IF_ERROR(free_requested(entry));
+    return settle(false);
+  }
+  if (entry.action == "segment_alloc" || entry.action == "segment_map") return segment(entry, true);
+  if (entry.action == "segment_free" || entry.action == "segment_unmap")
+    return segment(entry, false);
+  if (entry.action == "empty_cache") return write(EmptyCache{device_});
+  if (entry.action == "oom") {
+    return write(OutOfMemory{Bytes(entry.size), device_, OutOfMemory::Kind::kFailed});
+  }
+  if (!knows(entry.action))
+    return invalid_input(fmt::format("'{}' is not an action", entry.action));
+  ++counts_.skipped;
+  return {};
+}
+
+Status AllocatorHistory::alloc(const HistoryEntry& entry) {
+  const std::uint64_t begin = entry.address;
+  if (begin == 0) return invalid_input("an allocation cannot be at address 0");
+  const std::uint64_t end = begin + static_cast<std::uint64_t>(counted(entry.size).raw());
+  const auto next = live_.lower_bound(begin);
+  const auto overlap = [&](std::uint64_t other) {
+    return invalid_input(
+        fmt::format("the block at {} lies over the live block at {}", begin, other));
+  };
+  if (next != live_.end() && next->first < end) return overlap(next->first);
+  if (next != live_.begin() && std::prev(next)->second.end > begin) {
+    return overlap(std::prev(next)->first);
+  }
+  if (waiting_.contains(begin)) return overlap(begin);
+  const BlockId block{next_block_++};
+  live_.emplace_hint(next, begin, Live{block, end});
+  ++counts_.allocations;
+  return write(
+      Alloc{block, counted(entry.size), Bytes(entry.size), Address(begin), entry.stream, device_},
+      entry.op);
+}
+
+Status AllocatorHistory::already_alive(std::uint64_t address, std::int64_t size, StreamId stream) {
+  ++counts_.already_alive;
+  HistoryEntry entry;
+  entry.action = "alloc";
+  entry.address = address;
+  entry.size = size;
+  entry.stream = stream;
+  entry.op = "before the trace";
+  return on(entry);
+}
+
+Status AllocatorHistory::free_requested(const HistoryEntry& entry) {
+  const auto it = live_.find(entry.address);
+  if (it == live_.end()) {
+    if (may_begin_late_) return ++counts_.skipped, Status{};
+    return invalid_input(
+        fmt::format("nothing is allocated at {}, so it cannot be freed", entry.address));
+  }
+  pending_.emplace(entry.address, it->second.block);
+  live_.erase(it);
+  ++counts_.frees;
+  return {};
+}
+
+Status AllocatorHistory::settle(bool waits) {
+  if (!pending_) return {};
+  const auto [address, block] = *pending_;
+  pending_.reset();
+  if (waits) {
+    waiting_.emplace(address, block);
+    PEAKLINE_RETURN_IF_ERROR(write(StreamUse{block, kUnknownStream}));
+  }
+  return write(Free{block});
+}
+
+Status AllocatorHistory::free_completed(const HistoryEntry& entry) {
+  const auto it = waiting_.find(entry.address);
+  if (it == waiting_.end()) {
+    if (may_begin_late_) return ++counts_.skipped, Status{};
+    return invalid_input(
+        fmt::format("no free of {} is under way that could be completed", entry.address));
+  }
+  const BlockId block = it->second;
+  waiting_.erase(it);
+  return write(FreeCompleted{block});
+}
+
+Status AllocatorHistory::segment(const HistoryEntry& entry, bool taken) {
+  if (!taken) {
+    return write(SegmentFree{Address(entry.address), Bytes(entry.size), device_});
+  }
+  ++counts_.segments;
+  return write(SegmentAlloc{Address(entry.address), Bytes(entry.size), entry.stream, device_});
+}
+
+Status AllocatorHistory::finish() { return settle(false); }
+
+Status AllocatorHistory::write(const EventBody& body, std::string_view op) {
+  if (!op.empty()) PEAKLINE_RETURN_IF_ERROR(sink_.write({now_, ThreadId{}, OpBegin{sink_.op(op)}}));
+  PEAKLINE_RETURN_IF_ERROR(sink_.write({now_, ThreadId{}, body}));
+  if (!op.empty()) PEAKLINE_RETURN_IF_ERROR(sink_.write({now_, ThreadId{}, OpEnd{}}));
+  return {};
+}
+
+}  // namespace peakline

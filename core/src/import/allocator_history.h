@@ -1,0 +1,68 @@
+// Entries of torch's memory history as events.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include <peakline/event_sink.h>
+#include <peakline/import.h>
+
+namespace peakline {
+
+// One entry, whatever file it comes from.
+struct HistoryEntry {
+  std::string_view action;
+  std::uint64_t address = 0;
+  std::int64_t size = 0;
+  StreamId stream;
+  TimeNs time;
+  std::string_view op;  // where the program was; may be empty
+};
+
+// Turns the entries of one device into events, in order. Not thread-safe.
+class AllocatorHistory {
+ public:
+  // `sink` outlives this.
+  AllocatorHistory(EventSink& sink, DeviceId device, bool may_begin_late);
+
+  // What is wrong with an entry, without saying where.
+  Status on(const HistoryEntry& entry);
+  // A block that was alive when the history began.
+  Status already_alive(std::uint64_t address, std::int64_t size, StreamId stream);
+  // The history is over.
+  Status finish();
+
+  [[nodiscard]] const ImportedCounts& counts() const noexcept { return counts_; }
+  [[nodiscard]] bool is_live(std::uint64_t address) const { return live_.contains(address); }
+  static bool knows(std::string_view action) noexcept;
+
+ private:
+  struct Live {
+    BlockId block;
+    std::uint64_t end = 0;
+  };
+
+  Status alloc(const HistoryEntry& entry);
+  Status free_requested(const HistoryEntry& entry);
+  Status free_completed(const HistoryEntry& entry);
+  Status segment(const HistoryEntry& entry, bool taken);
+  // Writes the free that was held back to see whether its block had to wait.
+  Status settle(bool waits);
+  Status write(const EventBody& body, std::string_view op = {});
+
+  EventSink& sink_;
+  DeviceId device_;
+  bool may_begin_late_;  // frees of blocks that were never seen are then no error
+  TimeNs now_;
+  std::uint64_t next_block_ = 1;
+  std::map<std::uint64_t, Live> live_;                        // by address
+  std::unordered_map<std::uint64_t, BlockId> waiting_;        // freed, not completed, by address
+  std::optional<std::pair<std::uint64_t, BlockId>> pending_;  // a free to be settled
+  ImportedCounts counts_;
+};
+
+}  // namespace peakline
