@@ -1,7 +1,7 @@
-"""What tracking costs: bare and tracked steps, interleaved, so that a noisy machine hits both alike.
+"""What tracking costs: bare and tracked steps, interleaved, so that noise hits both alike.
 
-    python benchmarks/overhead.py                          op-bound worst case on one CPU thread, and fake
-    python benchmarks/overhead.py --workloads FILE NAME…   steps of a workloads file, on CUDA
+python benchmarks/overhead.py                          op-bound on one CPU thread, and fake
+python benchmarks/overhead.py --workloads FILE NAME…   steps of a workloads file, on CUDA
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Subject:
 
 
 def op_bound(layers: int = 48, width: int = 32, batch: int = 8) -> Subject:
-    model = nn.Sequential(*(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers)))
+    model = nn.Sequential(
+        *(nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers))
+    )
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     x = torch.randn(batch, width)
 
@@ -71,7 +73,8 @@ def fake_transformer(device: str = "cpu") -> Subject:
 
 def from_file(path: str, name: str, device: str) -> Subject:
     spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     state = module.W[name](device)
@@ -163,7 +166,9 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
-def measure(name: str, make: Callable[[], Subject], args: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(
+    name: str, make: Callable[[], Subject], args: argparse.Namespace
+) -> list[dict[str, Any]]:
     rows = []
     for way in args.ways:
         slow = way.startswith("torch")

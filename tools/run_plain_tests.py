@@ -13,7 +13,8 @@ def main() -> int:
     failed = run = 0
     for path in sorted(Path(sys.argv[1]).glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         for name, function in vars(module).items():

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from peakline import _C
 
+_cuda: Any = torch.cuda  # torch gives most of these functions no types
+
 
 def is_present() -> bool:
     """There is a CUDA device. Does not start CUDA."""
-    return torch.backends.cuda.is_built() and torch.cuda.device_count() > 0
+    return torch.version.cuda is not None and torch.cuda.device_count() > 0
 
 
 def write(session: _C.Session) -> None:
     """Every segment and every live block of a CUDA that is already running."""
-    if not torch.cuda.is_initialized():
+    if not _cuda.is_initialized():
         return
-    for segment in torch.cuda.memory_snapshot():
+    for segment in _cuda.memory_snapshot():
         device, stream = segment["device"], segment["stream"]
         session.segment(device, segment["address"], segment["total_size"], stream)
         address = segment["address"]
@@ -29,7 +33,7 @@ def write(session: _C.Session) -> None:
 
 def check_totals(session: _C.Session) -> None:
     """Compares the recording with what the allocator itself counts."""
-    if not torch.cuda.is_initialized():
+    if not _cuda.is_initialized():
         return
     for device in range(torch.cuda.device_count()):
         if torch.cuda.max_memory_allocated(device) > 0:
@@ -43,4 +47,4 @@ def when_started(session: _C.Session) -> None:
         if session.recording:
             session.cuda_started()
 
-    torch.cuda._lazy_call(started)
+    _cuda._lazy_call(started)

@@ -1,4 +1,4 @@
-"""`peakline run`: tracks an unmodified script. Started by the C++ program as `-m peakline._run_script`."""
+"""`peakline run`: tracks an unmodified script. The C++ program starts it."""
 
 from __future__ import annotations
 
@@ -104,8 +104,9 @@ def _execute(run: Callable[[], None]) -> int:
         run()
     except SystemExit as end:
         return _status(end.code)
-    except BaseException as error:
-        sys.excepthook(type(error), error, _trim(error.__traceback__))
+    except BaseException as raised:
+        error = raised.with_traceback(_trim(raised.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
         return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Loads torch and refuses, in one sentence, a torch that this build of peakline cannot work with."""
+"""Loads torch; refuses, in one sentence, a torch that this build of peakline cannot work with."""
 
 import torch
 
@@ -12,7 +12,7 @@ def _series(version: str) -> tuple[int, int]:
 
 
 def check(found: str, built: str | None = None) -> None:
-    """Raises ImportError unless `found` is supported and is the torch that peakline was built for."""
+    """Raises ImportError unless `found` is supported and is the torch peakline was built for."""
     if not _OLDEST <= _series(found) <= _NEWEST:
         raise ImportError(
             f"peakline supports torch 2.11 to 2.15, and found torch {found}; "

@@ -43,9 +43,9 @@ class _WatchedEngine:
 
 @contextlib.contextmanager
 def watched_backward(session: _C.Session) -> Iterator[None]:
-    engine = Variable._execution_engine
-    watched = _WatchedEngine(engine, session)
-    Variable._execution_engine = watched  # type: ignore[assignment]
+    engine: Any = Variable._execution_engine
+    watched: Any = _WatchedEngine(engine, session)
+    Variable._execution_engine = watched
     try:
         yield
     finally:
@@ -54,7 +54,7 @@ def watched_backward(session: _C.Session) -> Iterator[None]:
 
 
 class OptimizerWatch:
-    """Notes optimizer steps, and labels what they keep. A step of the run is a step of the first."""
+    """Notes optimizer steps, labels what they keep; a step of the run is one of the first."""
 
     def __init__(self, session: _C.Session, optimizers: list[Optimizer]) -> None:
         self._session = session
@@ -117,7 +117,7 @@ def watched_optimizers(watch: OptimizerWatch) -> Iterator[None]:
 def watched_classes(session: _C.Session) -> Iterator[None]:
     """Module classes that are made while tracking are watched like those from before."""
 
-    def init_subclass(cls: type[nn.Module], **kwargs: Any) -> None:
+    def init_subclass(cls: type[nn.Module], /, **kwargs: Any) -> None:
         super(nn.Module, cls).__init_subclass__(**kwargs)
         if session.recording:
             session.watch_type(cls)
@@ -156,8 +156,8 @@ def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
             note(tensor)
         return tensor
 
-    FakeTensorMode.__torch_dispatch__ = noted_dispatch  # type: ignore[assignment]
-    FakeTensorMode.from_tensor = noted_from_tensor  # type: ignore[assignment]
+    FakeTensorMode.__torch_dispatch__ = noted_dispatch  # type: ignore[method-assign]
+    FakeTensorMode.from_tensor = noted_from_tensor  # type: ignore[method-assign]
     try:
         yield
     finally:

@@ -79,11 +79,11 @@ class Run:
         self._summary: dict[str, Any] | None = None
 
     def _answers(self) -> dict[str, Any]:
-        grows = self._sync() if self._sync is not None else False
-        if self._summary is None or grows:
+        grows = self._sync is not None and self._sync()
+        if self._summary is None or self._sync is not None:
             self._summary = _C.summarize(self._spool)
         if not grows:
-            self._sync = None
+            self._sync = None  # complete: this answer holds
         return self._summary
 
     def _device(self, device: str | torch.device | int | None) -> dict[str, Any]:

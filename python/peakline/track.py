@@ -137,7 +137,7 @@ class Tracker:
         session.stop()
 
 
-class track:  # noqa: N801  (reads as a function: `with peakline.track(...) as run`)
+class track:
     """Tracks the block's memory to the byte; gives a `Run`.
 
     `model`, `optimizer`: one or several. Their parameters, gradients and state are known by name

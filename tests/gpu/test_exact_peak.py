@@ -75,7 +75,9 @@ class Convolutions(nn.Module):
 
 
 class Training:
-    def __init__(self, model: nn.Module, inputs: Callable[[], torch.Tensor], **options: Any) -> None:
+    def __init__(
+        self, model: nn.Module, inputs: Callable[[], torch.Tensor], **options: Any
+    ) -> None:
         self.model = model.cuda()
         self.opt = torch.optim.AdamW(self.model.parameters(), **options)
         self.inputs = inputs
@@ -208,7 +210,8 @@ def main() -> int:
     """Checks every workload of a file, or those named; prints one line each."""
     path, names = sys.argv[1], sys.argv[2:]
     spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     failed = 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from models import Net, parameter_bytes, train_step
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import peakline
+from models import Net, parameter_bytes, train_step
 
 
 def test_fake_run_has_the_peak_of_the_real_one() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from models import Net, buffer_bytes, parameter_bytes, train_step
 from torch import nn
 
 import peakline
+from models import Net, buffer_bytes, parameter_bytes, train_step
 
 
 def adam_state_bytes(model: nn.Module) -> int:

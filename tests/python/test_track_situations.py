@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from models import Net, parameter_bytes, train_step
 from torch import nn
 from torch.autograd.variable import Variable
 from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader, TensorDataset
 
 import peakline
+from models import Net, parameter_bytes, train_step
 
 
 def state_of_torch() -> tuple[object, ...]:
@@ -46,9 +46,13 @@ def assert_untracked() -> None:
 def test_an_exception_leaves_torch_as_it_was(error: type[BaseException]) -> None:
     before = state_of_torch()
     model = Net()
-    with pytest.raises(error), peakline.track(model) as run:
+
+    def fail() -> None:
         model(torch.randn(8, 64))
         raise error
+
+    with pytest.raises(error), peakline.track(model) as run:
+        fail()
     assert state_of_torch() == before
     assert run.peak().bytes > 0
     assert_untracked()
@@ -142,9 +146,9 @@ def test_the_profiler_runs_inside_and_around() -> None:
         torch.empty(500, dtype=torch.uint8)
     assert run.peak().bytes == 1000
     assert any(e.key == "aten::empty" for e in prof.key_averages())
-    with torch.profiler.profile(activities=activities, profile_memory=True) as prof:
-        with peakline.track() as run:
-            torch.empty(2000, dtype=torch.uint8)
+    around = torch.profiler.profile(activities=activities, profile_memory=True)
+    with around as prof, peakline.track() as run:
+        torch.empty(2000, dtype=torch.uint8)
     assert run.peak().bytes == 2000
     assert any(e.key == "aten::empty" for e in prof.key_averages())
 

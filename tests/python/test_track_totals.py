@@ -1,4 +1,4 @@
-"""Totals are the allocator's: compared with torch.profiler's own memory events, and with plain sums."""
+"""Totals are the allocator's: compared with torch.profiler's memory events, and with plain sums."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from models import Net, buffer_bytes, parameter_bytes, train_step
 from torch import nn
 
 import peakline
+from models import Net, buffer_bytes, parameter_bytes, train_step
 
 
 def profiler_peak(prof: torch.profiler.profile) -> int:

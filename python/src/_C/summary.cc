@@ -89,18 +89,17 @@ py::dict to_dict(const DeviceSummary& device) {
       py::arg("steps") = steps(device), py::arg("timeline") = timeline(device));
 }
 
-Summary summarize_spool(const capture::Spool& spool, std::size_t timeline_points) {
-  auto source = value_or_throw(spool.source());
-  auto reader = value_or_throw(TraceReader::open(std::move(source)));
-  return value_or_throw(summarize(reader, {timeline_points}));
+Result<Summary> summarize_spool(const capture::Spool& spool, std::size_t timeline_points) {
+  const py::gil_scoped_release unlocked;
+  Result<std::unique_ptr<Source>> source = spool.source();
+  if (!source.ok()) return source.status();
+  Result<TraceReader> reader = TraceReader::open(std::move(*source));
+  if (!reader.ok()) return reader.status();
+  return summarize(*reader, {timeline_points});
 }
 
 py::dict summary_of(const capture::Spool& spool, std::size_t timeline_points) {
-  Summary summary;
-  {
-    const py::gil_scoped_release unlocked;
-    summary = summarize_spool(spool, timeline_points);
-  }
+  const Summary summary = value_or_throw(summarize_spool(spool, timeline_points));
   py::list devices;
   for (const DeviceSummary& device : summary.devices) devices.append(to_dict(device));
   return py::dict(py::arg("devices") = devices, py::arg("info") = summary.info,
