@@ -6,6 +6,7 @@ from peakline.mem_tracker import MemTracker
 from peakline.memory_tracker import MemoryTracker
 from peakline.mod_tracker import ModTracker
 from peakline.run import Run, load
+from peakline.simulate import simulate
 from peakline.track import track
 
-__all__ = ["MemTracker", "MemoryTracker", "ModTracker", "Run", "__version__", "load", "track"]
+__all__ = ["MemTracker", "MemoryTracker", "ModTracker", "Run", "__version__", "load", "simulate", "track"]

@@ -157,11 +157,15 @@ class Run:
         """The same object that `peakline show --json` writes."""
         return str(self._answers()["json"])
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the recording to `path`, for `peakline show` and the other commands."""
+    def spool(self) -> _C.Spool:
+        """The recording behind this run, with everything that has happened so far."""
         if self._sync is not None:
             self._sync()
-        self._spool.copy_to(os.fspath(path))
+        return self._spool
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the recording to `path`, for `peakline show` and the other commands."""
+        self.spool().copy_to(os.fspath(path))
 
     def __str__(self) -> str:
         answers = self._answers()

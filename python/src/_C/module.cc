@@ -11,6 +11,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("version") = PEAKLINE_VERSION;
   m.attr("torch_version") = PEAKLINE_TORCH_VERSION;
   peakline::bindings::bind_capture(m);
+  peakline::bindings::bind_simulate(m);
   peakline::bindings::bind_summary(m);
   peakline::python::bind_dropin(m);
   peakline::python::bind_grad_hooks(m);

@@ -1,0 +1,73 @@
+"""`peakline.simulate`: what a run would reserve under other allocator settings or with less memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from peakline import _C
+from peakline.run import Run, format_size, load
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One setting of the allocator, tried on a run."""
+
+    conf: str
+    fits: bool
+    peak_reserved: int  # up to the failure, if it failed
+    peak_allocated: int
+    at_peak: dict[str, int]  # reserved = requested + rounding + waiting + cached
+    segments: int  # taken from the driver
+    device_frees: int
+    retries: int
+    ooms: int
+
+
+@dataclass(frozen=True)
+class Simulation(Outcome):
+    """What the simulated allocator did with a run."""
+
+    device: str
+    memory_limit: int | None
+    memory_stats: dict[str, int]  # under the names of torch.cuda.memory_stats()
+    oom: dict[str, Any] | None  # the first failure: torch's message, what was alive, what was lost
+    settings: list[Outcome]  # other settings, best first
+    warnings: list[str]
+
+    def __str__(self) -> str:
+        limit = "" if self.memory_limit is None else f" of {format_size(self.memory_limit)}"
+        verdict = "fits" if self.fits else "does not fit"
+        return f"{self.device}: reserves {format_size(self.peak_reserved)}{limit}, {verdict}"
+
+
+def simulate(
+    run: Run | str | os.PathLike[str],
+    conf: str = "",
+    memory: int | str | None = None,
+    device: str = "",
+    compare: bool = False,
+) -> Simulation:
+    """Replays `run` (or a recording's path) through the simulated CUDA caching allocator.
+
+    `conf` is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
+    `compare` tries the sensible settings too.
+    """
+    recording = run if isinstance(run, Run) else load(run)
+    limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+    found = json.loads(_C.simulate(recording.spool(), conf, limit, device, compare))
+    return Simulation(
+        **_outcome(found),
+        device=found["device"],
+        memory_limit=found["memory_limit"],
+        memory_stats=found["memory_stats"],
+        oom=found["oom"],
+        settings=[Outcome(**_outcome(row)) for row in found["settings"]],
+        warnings=found["warnings"],
+    )
+
+
+def _outcome(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in Outcome.__dataclass_fields__}

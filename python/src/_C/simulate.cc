@@ -1,0 +1,41 @@
+// Bindings of the simulated allocator over a recording.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <peakline/simulate.h>
+#include <peakline/units.h>
+
+#include "bindings.h"
+#include "capture/spool.h"
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace peakline::bindings {
+namespace {
+
+std::string simulate_spool(const capture::Spool& spool, const std::string& conf,
+                           std::optional<std::int64_t> memory, const std::string& device,
+                           bool compare) {
+  SimulateOptions options;
+  options.conf = conf;
+  options.device = device;
+  options.compare = compare;
+  if (memory) options.memory = Bytes(*memory);
+  const auto run = [&] {
+    const py::gil_scoped_release unlocked;
+    return simulate([&spool] { return spool.source(); }, options);
+  };
+  return simulation_to_json(value_or_throw(run()));
+}
+
+}  // namespace
+
+void bind_simulate(py::module_& m) {
+  m.def("simulate", &simulate_spool, py::arg("spool"), py::arg("conf"), py::arg("memory"),
+        py::arg("device"), py::arg("compare"));
+  m.def("parse_size",
+        [](const std::string& text) { return value_or_throw(parse_size(text)).raw(); });
+}
+
+}  // namespace peakline::bindings
