@@ -1,10 +1,10 @@
-"""What the drop-in trackers cost: step time bare and tracked, in turns, with upstream's beside them.
+"""What the drop-in trackers cost: a step bare and tracked, in turns, with upstream's beside them.
 
     python benchmarks/dropin_overhead.py [--device cpu|cuda] [--pairs N] [--json FILE]
 
 Each row is one way to run the same step. Rounds go through all ways in turn, so that drift of the
-machine falls on all of them; a ratio is the median over rounds of (tracked / bare in that round), with
-the quartiles.
+machine falls on all of them; a ratio is the median over rounds of (tracked / bare in that round),
+with the quartiles.
 """
 
 from __future__ import annotations

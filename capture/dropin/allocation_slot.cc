@@ -1,6 +1,7 @@
 #include "capture/dropin/allocation_slot.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/profiler/orchestration/observer.h>
 
@@ -57,6 +58,11 @@ class AllocationSlot::Observer final : public ProfilerStateBase {
 
 AllocationSlot::AllocationSlot(std::shared_ptr<AllocationListener> listener)
     : observer_(std::make_shared<Observer>(std::move(listener))) {
+  // A profiler looks itself up in the slot at every operator; anything above it would break it.
+  auto* holder = static_cast<ProfilerStateBase*>(c10::ThreadLocalDebugInfo::get(kSlot));
+  TORCH_CHECK(holder == nullptr || holder->profilerType() == ActiveProfilerType::NONE,
+              "torch.profiler is running on this thread and holds the place where memory is "
+              "reported; stop it before tracking memory");
   c10::ThreadLocalDebugInfo::_push(kSlot, observer_);
 }
 

@@ -61,8 +61,8 @@ void MemEngine::start(bool fake) {
     book_.drop_dead(/*externals_only=*/false);
     fake_ = fake;
   }
-  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/true);
   if (!fake) slot_ = std::make_unique<AllocationSlot>(shared_from_this());
+  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/true);
 }
 
 void MemEngine::stop() {

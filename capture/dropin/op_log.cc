@@ -19,8 +19,8 @@ const char* moment_now() {
 }  // namespace
 
 void OpLog::start() {
-  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/false);
   if (!read_) slot_ = std::make_unique<AllocationSlot>(shared_from_this());
+  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/false);
 }
 
 void OpLog::stop() {

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.autograd.graph import register_multi_grad_hook
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -17,7 +16,8 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
-from peakline._C import OpLog, call_on_gradient
+from peakline._C import OpLog
+from peakline._dropin.grad_hooks import GradHooks
 from peakline._dropin.stats_file import Levels, read_stats, write_stats
 from peakline._dropin.tables import table
 from peakline._dropin.trace_chart import chart, page
@@ -80,6 +80,7 @@ class MemoryTracker:
         self._markers: dict[str, int] = defaultdict(int)
         self._module_name = ""
         self._callers: list[str] = []  # names to go back to, of the modules being called
+        self._grad_hooks = GradHooks()
         self._count = 0
         self._num_alloc_retries = 0
         self._device_module = torch.get_device_module()
@@ -173,6 +174,9 @@ class MemoryTracker:
         if self.profile_mode is not None:
             raise AssertionError("this MemoryTracker is already monitoring; call stop() first")
         self._clear_state()
+        profile_mode = MemoryProfileDispatchMode(self)
+        profile_mode.__enter__()
+        self.profile_mode = profile_mode
         for name, module in root_module.named_modules():
             module._memory_tracker_is_root = module is root_module
             # These modules take no hooks.
@@ -182,8 +186,6 @@ class MemoryTracker:
         empty_cache = getattr(self._device_module, "empty_cache", None)
         if empty_cache is not None:
             empty_cache()
-        self.profile_mode = MemoryProfileDispatchMode(self)
-        self.profile_mode.__enter__()
 
     def stop(self) -> None:
         """Ends monitoring, and takes away every hook."""
@@ -193,13 +195,15 @@ class MemoryTracker:
         for handle in self._hooks:
             handle.remove()
         self._hooks.clear()
+        self._grad_hooks.clear_leaves()
         self.profile_mode.__exit__(None, None, None)
         self.profile_mode = None
 
     def _start_log(self) -> None:
-        self._log = _open_log(self._device_stats)
-        self._log.set_prefix(self._module_name)
-        self._log.start()
+        log = _open_log(self._device_stats)
+        log.set_prefix(self._module_name)
+        log.start()
+        self._log = log
 
     def _stop_log(self) -> None:
         if self._log is not None:
@@ -243,12 +247,10 @@ class MemoryTracker:
             self._cur_module_name = f"{name}.forward"
             if getattr(module, "_memory_tracker_is_root", False):
                 self._add_marker("fw_start")
-            leave = self._create_leave_hook(name, caller)
+                self._grad_hooks.clear_leaves()
             tensors = grad_tensors_in(inputs)
-            if len(tensors) == 1:
-                call_on_gradient(tensors[0], leave)
-            elif tensors:
-                register_multi_grad_hook(tensors, leave)
+            if tensors:
+                self._grad_hooks.on_all(tensors, self._create_leave_hook(name, caller))
 
         return _pre_forward_hook
 
@@ -262,13 +264,9 @@ class MemoryTracker:
             elif self._callers:
                 self._cur_module_name = self._callers.pop()
             tensors = grad_tensors_in(outputs)
-            enter = self._create_backward_hook(name)
-            if len(tensors) == 1:
-                call_on_gradient(tensors[0], lambda grad: enter(module, None, grad))
-            elif tensors:
-                register_multi_grad_hook(
-                    tensors, lambda grad: enter(module, None, grad), mode="any"
-                )
+            if tensors:
+                enter = self._create_backward_hook(name)
+                self._grad_hooks.on_any(tensors, lambda grad: enter(module, None, grad))
 
         return _post_forward_hook
 

@@ -9,20 +9,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.autograd.graph import register_multi_grad_hook
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
 from torch.utils.hooks import RemovableHandle
 
-from peakline._C import call_on_gradient
 from peakline._dropin.compile_safe import (
     BoundaryHook,
     ModuleFilter,
     PostForwardHook,
     hook_submodules,
 )
+from peakline._dropin.grad_hooks import GradHooks
 from peakline._dropin.trees import grad_tensors_in
 
 __all__ = ["ModTracker"]
@@ -52,12 +51,16 @@ class ModTracker:
             weakref.WeakKeyDictionary()
         )
         self._seen_modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        # The same by id, for the hooks: weak dictionaries are slow. Empty after any new name.
+        self._names: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._has_callback = False
         self._post_bw_callbacks_to_enqueue: list[_Hook] = []
         self._user_pre_fw_hook: _Hook | None = None
         self._user_post_fw_hook: _Hook | None = None
         self._user_pre_bw_hook: _Hook | None = None
         self._user_post_bw_hook: _Hook | None = None
+        self._grad_hooks = GradHooks()
+        self._backward_done = False
         # Called with the name of a module that is no longer running.
         self._on_inactive: Callable[[str], None] | None = None
 
@@ -73,6 +76,7 @@ class ModTracker:
         def callback() -> None:
             left_over, self.parents = self.parents, {"Global"}
             self._has_callback = False
+            self._backward_done = True
             if self._on_inactive is not None:
                 for name in left_over:
                     self._on_inactive(name)
@@ -87,7 +91,8 @@ class ModTracker:
 
     def get_known_fqn(self, mod: torch.nn.Module) -> str | None:
         """The name of `mod`, or None if the tracker has not met it."""
-        return self._known_modules.get(mod)
+        met = self._names.get(id(mod))
+        return met[1] if met is not None and met[0]() is mod else self._known_modules.get(mod)
 
     def register_user_hooks(
         self,
@@ -152,13 +157,22 @@ class ModTracker:
 
     def _get_mod_name(self, mod: torch.nn.Module) -> str:
         """The name of `mod`; on first sight names everything below it as well."""
+        met = self._names.get(id(mod))
+        if met is not None and met[0]() is mod:
+            return met[1]
+        name = self._learn_mod_name(mod)
+        self._names[id(mod)] = (weakref.ref(mod), name)
+        return name
+
+    def _learn_mod_name(self, mod: torch.nn.Module) -> str:
         if mod not in self._known_modules:
             self._known_modules[mod] = type(mod).__name__
         mod_name = self._known_modules[mod]
         if mod not in self._seen_modules:
+            self._names.clear()
             for name, child in mod.named_children():
                 self._known_modules[child] = f"{mod_name}.{name}"
-                self._get_mod_name(child)
+                self._learn_mod_name(child)
             self._seen_modules.add(mod)
         return mod_name
 
@@ -218,13 +232,14 @@ class ModTracker:
             self._user_pre_fw_hook(mod, input)
         if self.is_bw:
             return
+        if self._backward_done and len(self.parents) == 2:
+            # An outermost module, and no backward pass under way that could want older hooks.
+            self._grad_hooks.clear_leaves()
+            self._backward_done = False
         leave_bw = self._get_pop_fn(weakref.ref(mod), name, True)
         tensors = grad_tensors_in(input)
-        if len(tensors) == 1:
-            # The usual case: one gradient is all gradients.
-            call_on_gradient(tensors[0], lambda grad: leave_bw([grad]))
-        elif tensors:
-            register_multi_grad_hook(tensors, leave_bw)
+        if tensors:
+            self._grad_hooks.on_all(tensors, leave_bw)
         elif torch.is_grad_enabled():
             self._post_bw_callbacks_to_enqueue.append(leave_bw)
 
@@ -238,11 +253,9 @@ class ModTracker:
         if self.is_bw:
             return
         tensors = grad_tensors_in(output)
-        enter_bw = self._get_append_fn(weakref.ref(mod), name, True)
-        if len(tensors) == 1:
-            call_on_gradient(tensors[0], enter_bw)
-        elif tensors:
-            register_multi_grad_hook(tensors, enter_bw, mode="any")
+        if tensors:
+            enter_bw = self._get_append_fn(weakref.ref(mod), name, True)
+            self._grad_hooks.on_any(tensors, enter_bw)
 
     def __enter__(self) -> ModTracker:
         self._fw_pre_handle = register_module_forward_pre_hook(self._fw_pre_hook)
@@ -252,3 +265,4 @@ class ModTracker:
     def __exit__(self, *args: Any) -> None:
         self._fw_pre_handle.remove()
         self._fw_post_handle.remove()
+        self._grad_hooks.clear_leaves()

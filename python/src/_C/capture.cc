@@ -4,10 +4,10 @@
 
 #include <peakline/category.h>
 
+#include "bindings.h"
 #include "capture/cuda_observer.h"
 #include "capture/session.h"
 #include "capture/spool.h"
-#include "bindings.h"
 #include "errors.h"
 
 namespace peakline::bindings {
@@ -39,8 +39,9 @@ std::unique_ptr<Session> start(std::shared_ptr<Spool> spool, py::handle module_t
 void bind_spool(py::module_& m) {
   py::class_<Spool, std::shared_ptr<Spool>>(m, "Spool")
       .def_static("open", [](const std::string& path) { return value_or_throw(Spool::open(path)); })
-      .def_static("open_existing",
-                  [](const std::string& path) { return value_or_throw(Spool::open_existing(path)); })
+      .def_static(
+          "open_existing",
+          [](const std::string& path) { return value_or_throw(Spool::open_existing(path)); })
       .def("copy_to",
            [](const Spool& self, const std::string& path) { throw_if_error(self.copy_to(path)); });
 }
@@ -50,9 +51,8 @@ void bind_baseline(py::class_<Session>& session) {
       .def("segment", &Session::segment)
       .def("total", &Session::total)
       .def("adopt_all", [](Session& self) { self.labels().adopt_all(); })
-      .def("adopt_state", [](Session& self, py::handle state) {
-        self.labels().adopt_state(state.ptr());
-      });
+      .def("adopt_state",
+           [](Session& self, py::handle state) { self.labels().adopt_state(state.ptr()); });
 }
 
 void bind_labels(py::class_<Session>& session) {
@@ -91,10 +91,8 @@ void bind_capture(py::module_& m) {
       .def("stop", [](Session& self) { throw_if_error(self.stop()); })
       .def("sync", [](Session& self) { throw_if_error(self.sync()); })
       .def("cuda_started", &Session::cuda_started)
-      .def("phase",
-           [](Session& self, int phase, bool begins) {
-             self.phase(static_cast<Phase>(phase), begins);
-           })
+      .def("phase", [](Session& self, int phase,
+                       bool begins) { self.phase(static_cast<Phase>(phase), begins); })
       .def("step_end", &Session::step_end)
       .def("marker", &Session::marker)
       .def("info", &Session::info)

@@ -4,8 +4,8 @@
 
 #include <peakline/summary.h>
 
-#include "capture/spool.h"
 #include "bindings.h"
+#include "capture/spool.h"
 #include "errors.h"
 
 namespace py = pybind11;
@@ -41,11 +41,10 @@ py::list modules(const DeviceSummary& device) {
 py::list ops(const DeviceSummary& device) {
   py::list out;
   for (const OpRow& row : device.ops) {
-    out.append(py::dict(py::arg("name") = row.name, py::arg("calls") = row.calls,
-                        py::arg("allocations") = row.allocations,
-                        py::arg("at_peak") = raw(row.at_peak),
-                        py::arg("allocated") = raw(row.allocated),
-                        py::arg("largest") = raw(row.largest)));
+    out.append(
+        py::dict(py::arg("name") = row.name, py::arg("calls") = row.calls,
+                 py::arg("allocations") = row.allocations, py::arg("at_peak") = raw(row.at_peak),
+                 py::arg("allocated") = raw(row.allocated), py::arg("largest") = raw(row.largest)));
   }
   return out;
 }
@@ -66,11 +65,10 @@ py::list timeline(const DeviceSummary& device) {
     for (std::size_t i = 0; i < point.by_category.size(); ++i) {
       by_category[py::str(device.timeline.categories[i])] = point.by_category[i].raw();
     }
-    out.append(py::dict(py::arg("event") = point.first_event, py::arg("time_ns") = point.time.raw(),
-                        py::arg("lowest") = raw(point.lowest),
-                        py::arg("highest") = raw(point.highest),
-                        py::arg("reserved") = raw(point.reserved),
-                        py::arg("by_category") = by_category));
+    out.append(
+        py::dict(py::arg("event") = point.first_event, py::arg("time_ns") = point.time.raw(),
+                 py::arg("lowest") = raw(point.lowest), py::arg("highest") = raw(point.highest),
+                 py::arg("reserved") = raw(point.reserved), py::arg("by_category") = by_category));
   }
   return out;
 }
@@ -102,12 +100,11 @@ py::dict summary_of(const capture::Spool& spool, std::size_t timeline_points) {
   const Summary summary = value_or_throw(summarize_spool(spool, timeline_points));
   py::list devices;
   for (const DeviceSummary& device : summary.devices) devices.append(to_dict(device));
-  return py::dict(py::arg("devices") = devices, py::arg("info") = summary.info,
-                  py::arg("events") = summary.events,
-                  py::arg("steps_completed") = summary.steps_completed,
-                  py::arg("duration_ns") = summary.duration.raw(),
-                  py::arg("warnings") = summary.warnings,
-                  py::arg("json") = summary_to_json(summary));
+  return py::dict(
+      py::arg("devices") = devices, py::arg("info") = summary.info,
+      py::arg("events") = summary.events, py::arg("steps_completed") = summary.steps_completed,
+      py::arg("duration_ns") = summary.duration.raw(), py::arg("warnings") = summary.warnings,
+      py::arg("json") = summary_to_json(summary));
 }
 
 }  // namespace

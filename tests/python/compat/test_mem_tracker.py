@@ -173,7 +173,7 @@ def test_what_checkpointing_recomputes_is_activation(
         x.requires_grad_()
         tracker = MemTracker()
         tracker.track_external(model, optimizer, x)
-        last = model.blocks[-1]
+        last: Any = model.blocks[-1]
 
         def at_end_of_recomputation(module: nn.Module, args: Any, out: Any) -> None:
             if tracker._mod_tracker.is_bw:
@@ -269,7 +269,7 @@ def test_modules_are_held_weakly() -> None:
 def test_what_was_alive_at_entry_counts_only_when_given(device: torch.device) -> None:
     given, other = torch.zeros(256, device=device), torch.zeros(4096, device=device)
     tracker = MemTracker()
-    tracker.track_external(given, None)
+    tracker.track_external([given, None])  # type: ignore[arg-type]
     with tracker as mt:
         sizes = mt.get_tracker_snapshot()[device]
         assert sizes["Other"] == sizes["Total"] == 1024
@@ -359,6 +359,41 @@ def test_two_trackers_nest() -> None:
             second = torch.ones(512)
             assert inner.get_tracker_snapshot()[cpu]["Total"] == second.nbytes
         assert outer.get_tracker_snapshot()[cpu]["Total"] == first.nbytes + second.nbytes
+
+
+def test_under_torch_profiler_the_tracker_refuses_and_leaves_nothing_behind() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    tracker = MemTracker()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+        with pytest.raises(RuntimeError, match=r"torch\.profiler is running"):
+            tracker.__enter__()
+        kept = torch.ones(1024)
+    ones = next(event for event in prof.key_averages() if event.key == "aten::ones")
+    assert ones.cpu_memory_usage == kept.nbytes
+    assert not torch.nn.modules.module._global_forward_hooks
+    with tracker:
+        again = torch.ones(256)
+        sizes = tracker.get_tracker_snapshot()[torch.device("cpu")]
+    assert sizes["Total"] == again.nbytes
+
+
+def test_inference_sparse_and_compiled_code_is_tracked() -> None:
+    cpu = torch.device("cpu")
+    layer = nn.Linear(32, 32)
+    with MemTracker() as tracker:
+        with torch.inference_mode():
+            out = layer(torch.ones(64, 32))
+        assert tracker.get_tracker_snapshot()[cpu]["Activation"] == out.nbytes
+        del out
+        sparse = torch.eye(16).to_sparse()
+        indices, values = sparse.indices().nbytes, sparse.values().nbytes
+        assert tracker.get_tracker_snapshot()[cpu]["Activation"] == indices + values
+        del sparse
+        compiled = torch.compile(lambda x: (x * 2).relu() + 1, backend="aot_eager")
+        result = compiled(torch.ones(256))
+        assert tracker.get_tracker_snapshot()[cpu]["Activation"] >= result.nbytes
+        del result, compiled
 
 
 def test_keys_hash_and_compare_as_plain_text() -> None:
