@@ -93,7 +93,8 @@ inline std::uint64_t get_long_varint(const std::uint8_t*& in, std::uint64_t valu
   word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
   word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
   word = (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
-  if (ends == 0) [[unlikely]] return get_long_varint(in, word, bad);
+  if (ends == 0) [[unlikely]]
+    return get_long_varint(in, word, bad);
   in += (static_cast<unsigned>(std::countr_zero(ends)) + 1) / 8;
   return word;
 }
