@@ -28,17 +28,18 @@ std::string headline(const std::string& name, const Summary& summary) {
   return shorten(out, kColumns) + "\n";
 }
 
-// "step 2, backward, aten::mm, in GPT2.h.3.mlp"
-std::string peak_place(const DeviceSummary& device) {
-  std::string out = fmt::format("step {}, {}", device.peak_step, device.peak_phase);
-  if (!device.peak_op.empty()) out += ", " + printable(device.peak_op);
-  if (!device.peak_module.empty()) out += ", in " + printable(device.peak_module);
-  return out;
-}
-
 std::string fact(std::string_view label, std::string_view value, std::string_view remark) {
   const std::string line = fmt::format("  {:<16} {:>10}   ", label, value);
   return line + shorten(remark, kColumns - width(line)) + "\n";
+}
+
+// When, and below it in which op and module.
+std::string peak_lines(const DeviceSummary& device) {
+  std::string out = fact("Peak allocated", format_size(device.peak_allocated),
+                         fmt::format("step {}, {}", device.peak_step, device.peak_phase));
+  if (!device.peak_op.empty()) out += fact("", "", printable(device.peak_op));
+  if (!device.peak_module.empty()) out += fact("", "", "in " + printable(device.peak_module));
+  return out;
 }
 
 std::string reserved_line(const DeviceSummary& device) {
@@ -67,8 +68,7 @@ std::string device_head(const DeviceSummary& device, const Paint& paint) {
   std::string out = "\n" + paint.bold(printable(device.name));
   if (!device.model.empty()) out += "  " + printable(device.model);
   out += "\n";
-  out += fact("Peak allocated", format_size(device.peak_allocated), peak_place(device));
-  return out + reserved_line(device) + limit_line(device);
+  return out + peak_lines(device) + reserved_line(device) + limit_line(device);
 }
 
 std::string categories(const DeviceSummary& device, const Paint& paint) {
