@@ -38,28 +38,29 @@ Result<ImportedCounts> import_into(const std::string& path, FileKind kind, Event
 
 int run_import(const Flags& flags) {
   const Result<FileKind> kind = kind_of(flags.file);
-  if (!kind.ok()) return fail(kind.status());
+  if (!kind.ok()) return refuse_input(kind.status());
   if (*kind == FileKind::kRecording) {
-    return fail(invalid_input(flags.file + " is a recording already"));
+    return refuse_input(invalid_input(flags.file + " is a recording already"));
   }
   if (*kind == FileKind::kOther) {
-    return fail(invalid_input(flags.file +
-                              " is neither a torch memory snapshot (a pickle) nor an allocator CSV "
-                              "with the columns action,addr,size,stream"));
+    return refuse_input(
+        invalid_input(flags.file +
+                      " is neither a torch memory snapshot (a pickle) nor an allocator CSV "
+                      "with the columns action,addr,size,stream"));
   }
   // Under another name first: a file that cannot be read must not leave half a recording behind.
   const std::string unfinished = flags.out + ".unfinished";
   Result<std::unique_ptr<Sink>> file = open_file_sink(unfinished);
-  if (!file.ok()) return fail(file.status());
+  if (!file.ok()) return fail_to_write(file.status());
   TraceWriter writer(std::move(file).value());
   const Result<ImportedCounts> counts = import_into(flags.file, *kind, *make_writer_sink(writer));
   const Status closed = writer.close();
   if (!counts.ok() || !closed.ok()) {
     std::remove(unfinished.c_str());
-    return fail(counts.ok() ? closed : counts.status());
+    return counts.ok() ? fail_to_write(closed) : refuse_input(counts.status());
   }
   if (std::rename(unfinished.c_str(), flags.out.c_str()) != 0) {
-    return fail(io_error("cannot rename " + unfinished + " to " + flags.out));
+    return fail_to_write(io_error("cannot rename " + unfinished + " to " + flags.out));
   }
   complain("wrote " + flags.out + ": " + grouped(counts->allocations) + " allocations, " +
            grouped(counts->frees) + " frees, " + grouped(counts->segments) + " segments, " +

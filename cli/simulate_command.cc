@@ -40,14 +40,14 @@ Result<SimulateOptions> options_of(const Flags& flags) {
 
 int run_simulate(const Flags& flags) {
   const Result<SimulateOptions> options = options_of(flags);
-  if (!options.ok()) return fail(options.status());
+  if (!options.ok()) return refuse_input(options.status());
   const Result<SimulationResult> result = simulate_file(flags.file, *options);
-  if (!result.ok()) return fail(result.status());
+  if (!result.ok()) return refuse_input(result.status());
   const Status written =
       flags.json.empty()
           ? write_output("-", simulation_text(flags.file, *result, Paint(wants_colour())))
           : write_output(flags.json, simulation_to_json(*result) + "\n");
-  if (!written.ok()) return fail(written);
+  if (!written.ok()) return fail_to_write(written);
   for (const std::string& warning : result->warnings) complain(warning);
   for (const std::string& warning : result->diagnostics.sentences()) complain(warning);
   return result->outcome.fits ? kYes : kTooMuch;

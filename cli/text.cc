@@ -11,8 +11,8 @@ namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// Columns taken by the character that begins with `lead`: those from U+3000 to U+FFFF are mostly East
-// Asian and, like those beyond (emoji), two columns wide.
+// Columns taken by the character that begins with `lead`: those from U+3000 to U+FFFF are mostly
+// East Asian and, like those beyond (emoji), two columns wide.
 std::size_t columns_of(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   if (continues_character(lead)) return 0;
