@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(
                       SuiteSubject{"roundup", "roundup_power2_divisions:[64:2,>:8]", {2, 13}},
                       SuiteSubject{"collect", "garbage_collection_threshold:0.5", {2, 13}},
                       SuiteSubject{"large_segment", "large_segment_size_mb:32", {2, 13}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace peakline::testing

@@ -110,9 +110,9 @@ INSTANTIATE_TEST_SUITE_P(
                           ModelCase{"collect", "garbage_collection_threshold:0.4"},
                           ModelCase{"segment", "large_segment_size_mb:48"}),
         ::testing::Range(0, 8)),
-    [](const auto& info) {
-      return std::string(std::get<0>(info.param).name) + "_" +
-             std::to_string(std::get<1>(info.param));
+    [](const auto& test) {
+      return std::string(std::get<0>(test.param).name) + "_" +
+             std::to_string(std::get<1>(test.param));
     });
 
 }  // namespace
