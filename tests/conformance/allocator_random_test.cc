@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(H200, RealRandomProgram,
                                            RandomCase{"large_segment", 9, 8, false, 30'000},
                                            RandomCase{"expandable_large_segment", 10, 6, true,
                                                       30'000}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 // The message names the numbers of the recorded moment; what the process uses besides the allocator
 // comes from the driver there and differs by its own pages.

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(H200, RealScript,
                          ::testing::Values("graphs", "graphs_expandable", "split_growth",
                                            "split_growth_plain", "device_full",
                                            "device_full_expandable"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(RealScript, DeviceEndsAtTheSameByte) {
   Scripted script("device_full");

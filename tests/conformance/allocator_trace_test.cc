@@ -101,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(
                       TraceCase{"gpt2_fp32.roundup_power2_divisions", "roundup_power2_divisions:4"},
                       TraceCase{"llama1b_ac.garbage_collection_threshold",
                                 "garbage_collection_threshold:0.6", 0.25}),
-    [](const auto& info) {
-      std::string name = info.param.name;
+    [](const auto& test) {
+      std::string name = test.param.name;
       std::ranges::replace(name, '.', '_');
       return name;
     });

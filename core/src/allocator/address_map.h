@@ -58,8 +58,8 @@ class AddressMap {
   };
 
   [[nodiscard]] std::size_t home(std::uint64_t address) const noexcept {
-    return static_cast<std::size_t>(((address >> 9) * 0x9E3779B97F4A7C15ull) >> 20) &
-           (entries_.size() - 1);
+    // The top bits of the product depend on all bits of the address.
+    return static_cast<std::size_t>(((address >> 9) * 0x9E3779B97F4A7C15ull) >> shift_);
   }
 
   void place(std::uint64_t address, std::uint32_t block) noexcept {
@@ -71,12 +71,14 @@ class AddressMap {
   void grow() {
     std::vector<Entry> old(entries_.size() * 2);
     old.swap(entries_);
+    --shift_;
     for (const Entry& entry : old) {
       if (entry.address != 0) place(entry.address, entry.block);
     }
   }
 
   std::vector<Entry> entries_;
+  unsigned shift_ = 56;  // 64 less the bits of entries_.size()
   std::size_t size_ = 0;
 };
 

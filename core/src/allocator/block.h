@@ -7,6 +7,8 @@
 
 namespace peakline {
 
+struct StreamCache;
+
 using BlockIndex = std::uint32_t;
 inline constexpr BlockIndex kNoBlock = 0xffffffff;
 
@@ -19,13 +21,12 @@ struct CacheBlock {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
   std::uint64_t requested = 0;
-  std::int64_t age_base = 0;  // the pool's search count when it became free
+  std::int64_t age_base = 0;    // the pool's search count when it became free
+  StreamCache* home = nullptr;  // the pool and stream it belongs to
   BlockIndex previous = kNoBlock;
   BlockIndex next = kNoBlock;
   std::uint32_t segment = kNoBlock;  // which expandable segment; kNoBlock: none
-  std::uint32_t stream = 0;          // slot of the stream it belongs to
   std::uint32_t events = 0;          // streams it waits for
-  std::uint16_t pool = 0;
   bool allocated = false;
   bool mapped = true;     // backed by memory; false only inside expandable segments
   bool has_uses = false;  // recorded on other streams, see Impl::uses_

@@ -14,20 +14,28 @@
 
 namespace peakline {
 
+struct BlockPool;
+
+// What one stream has cached in one pool.
+struct StreamCache {
+  BlockPool& pool;
+  std::uint32_t stream;  // its slot
+  bool is_small;
+  FreeList free;
+  std::map<std::uint64_t, BlockIndex> unmapped;  // of expandable segments, by address
+};
+
 // Small or large blocks of the default pool or of a private one. torch keeps them in one set that
 // is ordered by stream first; here every stream has a list of its own.
 struct BlockPool {
-  // What one stream has cached.
-  struct StreamCache {
-    FreeList free;
-    std::map<std::uint64_t, BlockIndex> unmapped;  // of expandable segments, by address
-  };
-
-  BlockPool(bool small, PoolId pool) : is_small(small), owner(pool) {}
+  BlockPool(bool small, PoolId id) : is_small(small), owner(id) {}
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
   StreamCache& of(std::uint32_t stream) {
+    if (stream < streams.size() && streams[stream]) return *streams[stream];
     if (stream >= streams.size()) streams.resize(stream + 1);
-    if (!streams[stream]) streams[stream] = std::make_unique<StreamCache>();
+    streams[stream].reset(new StreamCache{*this, stream, is_small, {}, {}});
     return *streams[stream];
   }
 

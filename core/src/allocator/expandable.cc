@@ -30,7 +30,7 @@ BlockIndex CachingAllocator::Impl::allocate_expandable(const Request& request) {
 
 // The lowest place of the stream that can be made large enough by mapping memory.
 BlockIndex CachingAllocator::Impl::find_room(const Request& request) {
-  for (const auto& [address, unmapped] : pools_[request.pool]->of(request.stream).unmapped) {
+  for (const auto& [address, unmapped] : request.home->unmapped) {
     const BlockIndex before = blocks_[unmapped].previous;
     const bool takes_before = before != kNoBlock && blocks_[before].is_available();
     const BlockIndex index = takes_before ? before : unmapped;
@@ -49,10 +49,10 @@ bool CachingAllocator::Impl::has_room(BlockIndex index, std::uint64_t size) cons
 }
 
 BlockIndex CachingAllocator::Impl::new_expandable_segment(const Request& request) {
-  BlockPool& pool = *pools_[request.pool];
   ExpandableSegment segment;
-  segment.page =
-      pool.is_small ? kSmallBuffer : static_cast<std::uint64_t>(config.large_segment_size.raw());
+  segment.page = request.home->is_small
+                     ? kSmallBuffer
+                     : static_cast<std::uint64_t>(config.large_segment_size.raw());
   // An eighth more than the device has, for pages that move to the end.
   const auto total = static_cast<std::uint64_t>(device.total().raw());
   const std::uint64_t pages = std::max((total + total / 8 + segment.page - 1) / segment.page,
@@ -72,10 +72,9 @@ BlockIndex CachingAllocator::Impl::new_expandable_segment(const Request& request
   block.address = segment.address;
   block.size = segment.size;
   block.segment = number;
-  block.stream = request.stream;
-  block.pool = request.pool;
+  block.home = request.home;
   block.mapped = false;
-  pool.of(request.stream).unmapped.emplace(block.address, index);
+  request.home->unmapped.emplace(block.address, index);
   return index;
 }
 
@@ -88,8 +87,7 @@ BlockIndex CachingAllocator::Impl::add_piece(BlockIndex of, std::uint64_t addres
   block.address = address;
   block.size = size;
   block.segment = source.segment;
-  block.stream = source.stream;
-  block.pool = source.pool;
+  block.home = source.home;
   return index;
 }
 
@@ -99,8 +97,8 @@ bool CachingAllocator::Impl::map_block(BlockIndex index, std::uint64_t size) {
   const std::uint64_t page = segments_[blocks_[index].segment].page;
   const std::uint64_t mapped = (size + page - 1) / page * page;
   if (!device.map(Bytes(static_cast<std::int64_t>(mapped)))) return false;
-  BlockPool& pool = *pools_[blocks_[index].pool];
-  auto& unmapped = pool.of(blocks_[index].stream).unmapped;
+  const BlockPool& pool = blocks_[index].home->pool;
+  auto& unmapped = blocks_[index].home->unmapped;
   const std::uint64_t address = blocks_[index].address;
   unmapped.erase(address);
   blocks_[index].mapped = true;
@@ -134,7 +132,7 @@ void CachingAllocator::Impl::unmap_block(BlockIndex index) {
   const std::uint64_t last = end_offset / segment.page * segment.page;
   if (first >= last) return;
   erase_free(index);
-  BlockPool& pool = *pools_[blocks_[index].pool];
+  const BlockPool& pool = blocks_[index].home->pool;
   if (first > offset) {
     const BlockIndex before = add_piece(index, blocks_[index].address, first - offset);
     blocks_[before].previous = blocks_[index].previous;
@@ -159,7 +157,7 @@ void CachingAllocator::Impl::unmap_block(BlockIndex index) {
   block.mapped = false;
   try_merge(index, block.previous);
   try_merge(index, blocks_[index].next);
-  pool.of(blocks_[index].stream).unmapped.emplace(blocks_[index].address, index);
+  blocks_[index].home->unmapped.emplace(blocks_[index].address, index);
   device.unmap(Bytes(static_cast<std::int64_t>(unmapped)));
   reserved_ -= unmapped;
   decrease(stats.reserved_bytes, pool.is_small, unmapped);
@@ -173,7 +171,7 @@ void CachingAllocator::Impl::release_expandable(BlockIndex index) {
   const CacheBlock block = blocks_[index];
   if (block.mapped) return;
   const ExpandableSegment& segment = segments_[block.segment];
-  pools_[block.pool]->of(block.stream).unmapped.erase(block.address);
+  block.home->unmapped.erase(block.address);
   device.release_addresses(Address(segment.address),
                            Bytes(static_cast<std::int64_t>(segment.size)));
   free_segments_.push_back(block.segment);

@@ -184,6 +184,50 @@ void FreeList::erase(FreeKey key) {
   if (--leaf->count == 0 && depth > 0) drop_leaf(leaf, path, depth);
 }
 
+// Without the way down from the root a leaf cannot be dropped, so the last key of one takes the
+// long way.
+void FreeList::erase(Cursor at) {
+  if (at.leaf_->count == 1) {
+    erase(at.key());
+    return;
+  }
+  --size_;
+  erase_at(at.leaf_->keys, at.leaf_->count, at.index_);
+  --at.leaf_->count;
+}
+
+void FreeList::replace(FreeKey key, FreeKey with) {
+  const Cursor at = lower_bound(key);
+  if (at.at_end() || at.key() != key) {
+    insert(with);
+    return;
+  }
+  replace(at, with);
+}
+
+// Inside of its leaf a key only moves those between its old and its new place. At the leaf's ends
+// it might belong to a neighbour.
+void FreeList::replace(Cursor at, FreeKey with) {
+  Leaf& leaf = *at.leaf_;
+  auto& keys = leaf.keys;
+  const unsigned from = at.index_;
+  const unsigned to = count_below(keys, leaf.count, with);
+  const bool is_here =
+      (to > 0 || leaf.previous == nullptr) && (to < leaf.count || leaf.next == nullptr);
+  if (!is_here) {
+    erase(at);
+    insert(with);
+    return;
+  }
+  if (to <= from) {
+    std::move_backward(keys.begin() + to, keys.begin() + from, keys.begin() + from + 1);
+    keys[to] = with;
+  } else {
+    std::move(keys.begin() + from + 1, keys.begin() + to, keys.begin() + from);
+    keys[to - 1] = with;
+  }
+}
+
 void FreeList::drop_leaf(Leaf* leaf, Path& path, unsigned depth) {
   (leaf->previous != nullptr ? leaf->previous->next : first_) = leaf->next;
   (leaf->next != nullptr ? leaf->next->previous : last_) = leaf->previous;

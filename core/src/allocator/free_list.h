@@ -59,6 +59,10 @@ class FreeList {
 
   void insert(FreeKey key);
   void erase(FreeKey key);  // which is in the list
+  void erase(Cursor at);
+  // The same as erasing a key that is in the list and inserting another, but mostly cheaper.
+  void replace(FreeKey key, FreeKey with);
+  void replace(Cursor at, FreeKey with);
   // The first key that is not below `key`.
   [[nodiscard]] Cursor lower_bound(FreeKey key) const noexcept;
   [[nodiscard]] Cursor first() const noexcept { return make_cursor(first_, 0); }

@@ -52,7 +52,7 @@ void CachingAllocator::Impl::collect_garbage() {
 // their sum is. Blocks that are too large to be split are always whole segments.
 bool CachingAllocator::Impl::release_oversize(const Request& request) {
   if (config.max_split_size == AllocatorConfig::kUnlimited) return false;
-  const FreeList& list = pools_[request.pool]->of(request.stream).free;
+  const FreeList& list = request.home->free;
   const std::uint64_t wanted = std::max(request.size, max_split_);
   FreeList::Cursor cursor = list.lower_bound(free_key(wanted, 0, 0));
   if (!cursor.at_end() && !blocks_[block_of(cursor.key())].is_expandable()) {
@@ -143,7 +143,7 @@ void CachingAllocator::Impl::release_blocks(std::uint16_t pool_index) {
 // Returns a whole free segment.
 void CachingAllocator::Impl::release_block(BlockIndex index) {
   const CacheBlock block = blocks_[index];
-  const BlockPool& pool = *pools_[block.pool];
+  const BlockPool& pool = block.home->pool;
   ++stats.num_device_free;
   erase_free(index);
   blocks_.remove(index);

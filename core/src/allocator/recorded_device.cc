@@ -46,13 +46,14 @@ void RecordedDevice::release(Address address, Bytes bytes) { model_->release(add
 Address RecordedDevice::reserve_addresses(Bytes bytes) {
   // A reservation shows in the record by the first page that is mapped, which is its lowest.
   if (follows_ && !pending_.empty() && pending_.front().kind == SegmentChange::Kind::kMap) {
+    recorded_reservations_.insert(pending_.front().address);
     return pending_.front().address;
   }
   return model_->reserve_addresses(bytes);
 }
 
 void RecordedDevice::release_addresses(Address address, Bytes bytes) {
-  model_->release_addresses(address, bytes);
+  if (recorded_reservations_.erase(address) == 0) model_->release_addresses(address, bytes);
 }
 
 bool RecordedDevice::map(Bytes bytes) {

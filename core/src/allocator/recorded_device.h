@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <memory>
+#include <set>
 
 #include <peakline/device_model.h>
 
@@ -35,6 +36,7 @@ class RecordedDevice : public DeviceModel {
 
   std::deque<SegmentChange> pending_;
   bool follows_ = true;
+  std::set<Address> recorded_reservations_;
   std::unique_ptr<DeviceModel> model_;  // keeps the books, and takes over
 };
 

@@ -49,9 +49,10 @@ class PeekedSource final : public Source {
 // when they die.
 class AliveAtFailure {
  public:
-  void mark(const Ledger& ledger, DeviceId device) {
+  // `failed` is in the ledger, since the recorded run did get it.
+  void mark(const Ledger& ledger, DeviceId device, BlockId failed) {
     ledger.for_each_live([&](const Block& block) {
-      if (block.device == device) unresolved_.insert(block.id.raw());
+      if (block.device == device && block.id != failed) unresolved_.insert(block.id.raw());
     });
   }
   void resolve(const Block& block, CategoryId category, const Dictionary& dictionary) {
@@ -163,7 +164,7 @@ class DeviceSimulation final : public Pass {
     report.largest_free_block = allocator.largest_free_block();
     report.only_fragmented = report.info.requested <= report.use.cached;
     oom_ = std::move(report);
-    alive_.mark(now.ledger, device_);
+    alive_.mark(now.ledger, device_, block.id);
   }
 
   DeviceId device_;

@@ -35,62 +35,58 @@ std::uint32_t CachingAllocator::Impl::slot_of(StreamId stream) {
   return last_slot_ = it->second;
 }
 
-std::uint16_t CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream) const {
-  const bool small = size <= kSmallSize;
+BlockPool& CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream) const {
+  const std::size_t kind = size <= kSmallSize ? 0 : 1;
   // The capture that began last is asked first.
   for (auto it = captures_.rbegin(); it != captures_.rend(); ++it) {
     if (!it->filter || it->filter(stream)) {
-      const std::uint16_t first = private_pools_.at(it->pool).small;
-      return static_cast<std::uint16_t>(first + (small ? 0 : 1));
+      return *pools_[private_pools_.at(it->pool).small + kind];
     }
   }
-  return small ? 0 : 1;
+  return *pools_[kind];
 }
 
 Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId stream) {
-  out_of_memory.reset();
+  if (out_of_memory) out_of_memory.reset();
   if (captures_.empty() && !(events_.empty() && deferred_.empty())) process_events();
   Request request{};
   request.requested = requested;
-  if (requested > kLargestRequest) return fail(request);
+  const std::uint32_t slot = slot_of(stream);
+  if (requested > kLargestRequest) {
+    request.home = &pools_[1]->of(slot);
+    return fail(request);
+  }
   request.size = config.round_size(requested);
-  request.stream = slot_of(stream);
-  request.pool =
-      captures_.empty() ? (request.size <= kSmallSize ? 0 : 1) : pool_for(request.size, stream);
+  request.home = &pool_for(request.size, stream).of(slot);
   BlockIndex index = find_free(request);
-  if (index == kNoBlock) index = find_or_make(request);
+  const bool is_listed = index != kNoBlock;
+  if (!is_listed) index = find_or_make(request);
   if (index == kNoBlock) return fail(request);
-  return hand_out(index, request);
+  return hand_out(index, request, is_listed);
 }
 
-// The smallest free block that fits, and of equal ones the lowest, taken out of its list.
+// The smallest free block that fits, and of equal ones the lowest.
 BlockIndex CachingAllocator::Impl::find_free(const Request& request) {
-  BlockPool& pool = *pools_[request.pool];
-  if (collects_garbage()) ++pool.searches;
-  FreeList& list = pool.of(request.stream).free;
-  const FreeList::Cursor cursor = list.lower_bound(free_key(request.size, 0, 0));
+  if (collects_garbage()) ++request.home->pool.searches;
+  const FreeList::Cursor cursor = request.home->free.lower_bound(free_key(request.size, 0, 0));
   if (cursor.at_end()) return kNoBlock;
-  FreeKey key = cursor.key();
-  BlockIndex index = block_of(key);
+  BlockIndex index = block_of(cursor.key());
   if (blocks_[index].is_expandable()) {
-    index = find_expandable_fit(cursor, request);
+    index = find_expandable_fit(cursor);
     if (index == kNoBlock) return kNoBlock;
-    key = free_key(blocks_[index].size, blocks_[index].address, index);
   }
-  const std::uint64_t size = size_of(key);
+  const std::uint64_t size = blocks_[index].size;
   // A block too large to be split is for requests of about its own size only.
-  if (request.size < max_split_ && size >= max_split_) return kNoBlock;
-  if (request.size >= max_split_ && size >= request.size + raw(config.max_non_split_rounding)) {
+  if (request.size < max_split_ ? size >= max_split_
+                                : size >= request.size + raw(config.max_non_split_rounding)) {
     return kNoBlock;
   }
-  list.erase(key);
   return index;
 }
 
 // The end of an expandable segment counts with the room it can grow into, so a larger block that
 // cannot grow as far is the better fit.
-BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor cursor,
-                                                       const Request& request) const {
+BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor cursor) const {
   BlockIndex index = block_of(cursor.key());
   if (!config.expandable_segments) {
     do {
@@ -100,7 +96,6 @@ BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor cursor,
     } while (blocks_[index].is_expandable());
     return index;
   }
-  (void)request;
   while (blocks_[index].is_expandable()) {
     cursor.advance();
     if (cursor.at_end()) break;
@@ -136,7 +131,7 @@ BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
     }
     return kNoBlock;
   }
-  BlockPool& pool = *pools_[request.pool];
+  const BlockPool& pool = request.home->pool;
   if (config.expandable_segments) {
     const BlockIndex index = allocate_expandable(request);
     if (index != kNoBlock) {
@@ -150,8 +145,7 @@ BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
   CacheBlock& block = blocks_[index];
   block.address = address->raw();
   block.size = request.segment;
-  block.stream = request.stream;
-  block.pool = request.pool;
+  block.home = request.home;
   if (PrivatePool* owner = private_pool(pool.owner)) ++owner->device_allocs;
   reserved_ += block.size;
   increase(stats.segment, pool.is_small, 1);
@@ -164,46 +158,55 @@ BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
 
 bool CachingAllocator::Impl::should_split(const CacheBlock& block, std::uint64_t size) const {
   const std::uint64_t rest = block.size - size;
-  if (pools_[block.pool]->is_small || config.expandable_segments) return rest >= kMinBlockSize;
+  if (block.home->is_small || config.expandable_segments) return rest >= kMinBlockSize;
   return size < max_split_ && rest > kSmallSize;
 }
 
-// Cuts `size` bytes off the front; the rest goes back to its list. The front is a new block.
-BlockIndex CachingAllocator::Impl::split(BlockIndex index, std::uint64_t size) {
+// Cuts `size` bytes off the front; the rest goes (back) to its list. The front is a new block.
+BlockIndex CachingAllocator::Impl::split(BlockIndex index, std::uint64_t size, bool is_listed) {
   const BlockIndex front_index = blocks_.add();
   CacheBlock& rest = blocks_[index];
   CacheBlock& front = blocks_[front_index];
+  const FreeKey old_key = key_of(rest, index);
   front.address = rest.address;
   front.size = size;
   front.segment = rest.segment;
-  front.stream = rest.stream;
-  front.pool = rest.pool;
+  front.home = rest.home;
   front.previous = rest.previous;
   front.next = index;
   if (front.previous != kNoBlock) blocks_[front.previous].next = front_index;
   rest.previous = front_index;
   rest.address += size;
   rest.size -= size;
-  insert_free(index);
+  rest.age_base = rest.home->pool.searches;
+  if (is_listed) {
+    rest.home->free.replace(old_key, key_of(rest, index));
+  } else {
+    rest.home->free.insert(key_of(rest, index));
+  }
   return front_index;
 }
 
-Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request) {
-  const bool small = pools_[request.pool]->is_small;
+Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request,
+                                            bool is_listed) {
+  const bool small = request.home->is_small;
   const bool was_split = blocks_[index].is_split();
   const bool plain = !blocks_[index].is_expandable();
   if (should_split(blocks_[index], request.size)) {
     const BlockIndex rest = index;
-    index = split(index, request.size);
+    index = split(index, request.size, is_listed);
     if (plain && was_split) {
       decrease(stats.inactive_split_bytes, small, request.size);
     } else if (plain) {
       increase(stats.inactive_split_bytes, small, blocks_[rest].size);
       increase(stats.inactive_split, small, 1);
     }
-  } else if (plain && was_split) {
-    decrease(stats.inactive_split_bytes, small, blocks_[index].size);
-    decrease(stats.inactive_split, small, 1);
+  } else {
+    if (is_listed) erase_free(index);
+    if (plain && was_split) {
+      decrease(stats.inactive_split_bytes, small, blocks_[index].size);
+      decrease(stats.inactive_split, small, 1);
+    }
   }
   CacheBlock& block = blocks_[index];
   block.allocated = true;
@@ -223,7 +226,7 @@ Allocation CachingAllocator::Impl::fail(const Request& request) {
   OutOfMemoryInfo info;
   info.requested = bytes_of(request.requested);
   info.segment = bytes_of(request.segment);
-  info.stream = streams_[request.stream];
+  info.stream = streams_[request.home->stream];
   info.device_total = device.total();
   info.device_free = device.free();
   info.limit = limit;
@@ -248,7 +251,7 @@ bool CachingAllocator::Impl::free(Address address) {
   if (index == AddressMap::kNone) return false;
   CacheBlock& block = blocks_[index];
   block.allocated = false;
-  const bool small = pools_[block.pool]->is_small;
+  const bool small = block.home->is_small;
   decrease(stats.allocation, small, 1);
   decrease(stats.allocated_bytes, small, block.size);
   if (block.size >= max_split_) stats.oversize_allocations.decrease(1);
@@ -265,44 +268,59 @@ bool CachingAllocator::Impl::free(Address address) {
 
 // Puts a block that nobody uses into its list, joined with free neighbours.
 void CachingAllocator::Impl::free_block(BlockIndex index) {
-  const std::uint64_t size = blocks_[index].size;
-  const std::uint64_t requested = blocks_[index].requested;
+  CacheBlock& block = blocks_[index];
+  StreamCache& home = *block.home;
+  const bool small = home.is_small;
+  decrease(stats.active, small, 1);
+  decrease(stats.active_bytes, small, block.size);
+  decrease(stats.requested_bytes, small, block.requested);
   std::int64_t split_blocks = 0;
   std::int64_t split_bytes = 0;
-  for (const BlockIndex neighbour : {blocks_[index].previous, blocks_[index].next}) {
-    const std::uint64_t joined = try_merge(index, neighbour);
-    if (joined == 0) continue;
+  // The key of a free neighbour is not erased but becomes the key of the joined block.
+  std::optional<FreeKey> old_key;
+  for (const BlockIndex neighbour : {block.previous, block.next}) {
+    if (neighbour == kNoBlock) continue;
+    const CacheBlock& other = blocks_[neighbour];
+    if (!other.is_available() || !other.mapped) continue;
+    if (old_key) home.free.erase(*old_key);
+    old_key = key_of(other, neighbour);
     --split_blocks;
-    split_bytes -= static_cast<std::int64_t>(joined);
+    split_bytes -= static_cast<std::int64_t>(other.size);
+    join(index, neighbour);
   }
-  insert_free(index);
-  const CacheBlock& block = blocks_[index];
-  const bool small = pools_[block.pool]->is_small;
+  block.age_base = home.pool.searches;
+  if (old_key) {
+    home.free.replace(*old_key, key_of(block, index));
+  } else {
+    home.free.insert(key_of(block, index));
+  }
   // Free pages of expandable segments can always be returned, so they never count as split.
-  if (!block.is_expandable()) {
-    if (block.is_split()) {
-      ++split_blocks;
-      split_bytes += static_cast<std::int64_t>(block.size);
-    }
-    change(stats.inactive_split, small, split_blocks);
-    change(stats.inactive_split_bytes, small, split_bytes);
+  if (block.is_expandable()) return;
+  if (block.is_split()) {
+    ++split_blocks;
+    split_bytes += static_cast<std::int64_t>(block.size);
   }
-  decrease(stats.active, small, 1);
-  decrease(stats.active_bytes, small, size);
-  decrease(stats.requested_bytes, small, requested);
+  change(stats.inactive_split, small, split_blocks);
+  change(stats.inactive_split_bytes, small, split_bytes);
 }
 
-// Joins `from` to its neighbour `into` when both are free and alike; how many bytes that added.
-std::uint64_t CachingAllocator::Impl::try_merge(BlockIndex into, BlockIndex from) {
-  if (from == kNoBlock) return 0;
-  CacheBlock& target = blocks_[into];
-  CacheBlock& source = blocks_[from];
-  if (!source.is_available() || target.mapped != source.mapped) return 0;
+// Joins `from` to its neighbour `into` when both are free and alike, and takes it out of its list.
+void CachingAllocator::Impl::try_merge(BlockIndex into, BlockIndex from) {
+  if (from == kNoBlock) return;
+  const CacheBlock& source = blocks_[from];
+  if (!source.is_available() || blocks_[into].mapped != source.mapped) return;
   if (source.mapped) {
     erase_free(from);
   } else {
-    pools_[source.pool]->of(source.stream).unmapped.erase(source.address);
+    source.home->unmapped.erase(source.address);
   }
+  join(into, from);
+}
+
+// Makes two neighbours one; `from` is gone.
+void CachingAllocator::Impl::join(BlockIndex into, BlockIndex from) {
+  CacheBlock& target = blocks_[into];
+  const CacheBlock& source = blocks_[from];
   if (target.previous == from) {
     target.address = source.address;
     target.previous = source.previous;
@@ -311,22 +329,19 @@ std::uint64_t CachingAllocator::Impl::try_merge(BlockIndex into, BlockIndex from
     target.next = source.next;
     if (target.next != kNoBlock) blocks_[target.next].previous = into;
   }
-  const std::uint64_t size = source.size;
-  target.size += size;
+  target.size += source.size;
   blocks_.remove(from);
-  return size;
 }
 
 void CachingAllocator::Impl::insert_free(BlockIndex index) {
   CacheBlock& block = blocks_[index];
-  BlockPool& pool = *pools_[block.pool];
-  block.age_base = pool.searches;
-  pool.of(block.stream).free.insert(free_key(block.size, block.address, index));
+  block.age_base = block.home->pool.searches;
+  block.home->free.insert(key_of(block, index));
 }
 
 void CachingAllocator::Impl::erase_free(BlockIndex index) {
   const CacheBlock& block = blocks_[index];
-  pools_[block.pool]->of(block.stream).free.erase(free_key(block.size, block.address, index));
+  block.home->free.erase(key_of(block, index));
 }
 
 void CachingAllocator::Impl::change(PoolStats& stat, bool small, std::int64_t amount) noexcept {
@@ -337,8 +352,8 @@ void CachingAllocator::Impl::change(PoolStats& stat, bool small, std::int64_t am
 void CachingAllocator::Impl::report(SegmentChange::Kind kind, const CacheBlock& block,
                                     std::uint64_t address, std::uint64_t size) const {
   if (!on_segment) return;
-  on_segment(
-      {kind, Address(address), bytes_of(size), streams_[block.stream], pools_[block.pool]->owner});
+  on_segment({kind, Address(address), bytes_of(size), streams_[block.home->stream],
+              block.home->pool.owner});
 }
 
 }  // namespace peakline

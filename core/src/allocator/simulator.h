@@ -61,8 +61,7 @@ class CachingAllocator::Impl {
     std::uint64_t requested;
     std::uint64_t size;     // rounded
     std::uint64_t segment;  // what a new segment would have
-    std::uint32_t stream;   // slot
-    std::uint16_t pool;
+    StreamCache* home;      // the pool and stream to be served from
     bool rejected = false;
   };
 
@@ -98,19 +97,24 @@ class CachingAllocator::Impl {
 
   // simulator.cc
   std::uint32_t slot_of(StreamId stream);
-  std::uint16_t pool_for(std::uint64_t size, StreamId stream) const;
+  [[nodiscard]] BlockPool& pool_for(std::uint64_t size, StreamId stream) const;
+  // A free block that fits, still in its list.
   BlockIndex find_free(const Request& request);
-  BlockIndex find_expandable_fit(FreeList::Cursor cursor, const Request& request) const;
+  BlockIndex find_expandable_fit(FreeList::Cursor cursor) const;
   BlockIndex find_or_make(Request& request);
   bool should_split(const CacheBlock& block, std::uint64_t size) const;
-  Allocation hand_out(BlockIndex index, const Request& request);
-  BlockIndex split(BlockIndex index, std::uint64_t size);
+  Allocation hand_out(BlockIndex index, const Request& request, bool is_listed);
+  BlockIndex split(BlockIndex index, std::uint64_t size, bool is_listed);
   void free_block(BlockIndex index);
-  std::uint64_t try_merge(BlockIndex into, BlockIndex from);
+  void try_merge(BlockIndex into, BlockIndex from);
+  void join(BlockIndex into, BlockIndex from);
   BlockIndex new_segment(Request& request);
   Allocation fail(const Request& request);
   void insert_free(BlockIndex index);
   void erase_free(BlockIndex index);
+  [[nodiscard]] static FreeKey key_of(const CacheBlock& block, BlockIndex index) {
+    return free_key(block.size, block.address, index);
+  }
 
   // reclaim.cc
   [[nodiscard]] bool collects_garbage() const noexcept;

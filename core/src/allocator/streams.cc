@@ -10,7 +10,7 @@ bool CachingAllocator::Impl::record_stream(Address address, StreamId stream) {
   if (index == AddressMap::kNone) return false;
   const std::uint32_t slot = slot_of(stream);
   CacheBlock& block = blocks_[index];
-  if (slot == block.stream) return true;  // its own stream is in order anyway
+  if (slot == block.home->stream) return true;  // its own stream is in order anyway
   block.has_uses = true;
   Uses& uses = uses_[index];
   const auto add = [slot](std::vector<std::uint32_t>& to) {

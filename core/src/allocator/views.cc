@@ -29,9 +29,9 @@ std::vector<SegmentView> CachingAllocator::Impl::segments() const {
     if (head.previous != kNoBlock && blocks_[head.previous].mapped) continue;
     SegmentView& segment = views.emplace_back();
     segment.address = Address(head.address);
-    segment.stream = streams_[head.stream];
-    segment.pool = pools_[head.pool]->owner;
-    segment.is_large = !pools_[head.pool]->is_small;
+    segment.stream = streams_[head.home->stream];
+    segment.pool = head.home->pool.owner;
+    segment.is_large = !head.home->is_small;
     segment.is_expandable = head.is_expandable();
     for (BlockIndex at = i; at != kNoBlock && blocks_[at].mapped; at = blocks_[at].next) {
       const BlockView& block = segment.blocks.emplace_back(view_of(blocks_[at]));

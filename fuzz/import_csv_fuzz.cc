@@ -1,0 +1,12 @@
+// Any text as an allocator trace.
+#include <cstdint>
+#include <string_view>
+
+#include "import_support.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto run = peakline::testing::imported_csv(text);
+  if (!run->status.ok() && run->status.message().empty()) __builtin_trap();
+  return 0;
+}

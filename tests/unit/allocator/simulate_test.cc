@@ -1,0 +1,147 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <peakline/simulate.h>
+
+#include "import_support.h"
+#include "trace_builder.h"
+
+namespace peakline::testing {
+namespace {
+
+SourceOpener opener(const std::string& text) {
+  return [&text]() -> Result<std::unique_ptr<Source>> { return source_of(text); };
+}
+
+// Three blocks whose gaps are too small for the last one, which only a segment that grows can hold.
+std::string fragmented() {
+  std::string csv = "action,addr,size,stream\n";
+  const std::int64_t mib = 1 << 20;
+  const auto row = [&](const char* action, std::int64_t at, std::int64_t size) {
+    csv += std::string(action) + "," + std::to_string(at * mib) + "," + std::to_string(size * mib) +
+           ",0\n";
+  };
+  for (int i = 0; i < 4; ++i) row("alloc", 100 + 100 * i, 100);
+  for (int i = 0; i < 4; i += 2) {
+    row("free_requested", 100 + 100 * i, 100);
+    row("free_completed", 100 + 100 * i, 100);
+    row("alloc", 100 + 100 * i, 30);
+  }
+  row("alloc", 1000, 150);
+  return csv;
+}
+
+TEST(Simulate, SaysWhatIsReservedAndWhy) {
+  const std::string csv = fragmented();
+  const Result<SimulationResult> result = simulate(opener(csv), {});
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(result->outcome.peak_reserved, 550_MiB);
+  EXPECT_EQ(result->outcome.peak_allocated, 410_MiB);
+  EXPECT_EQ(result->outcome.at_peak.cached, 140_MiB);
+  EXPECT_TRUE(result->outcome.fits);
+  EXPECT_FALSE(result->oom.has_value());
+  EXPECT_TRUE(result->others.empty());
+}
+
+TEST(Simulate, AFailureNamesTheSettingsThatWouldHaveHelped) {
+  const std::string csv = fragmented();
+  SimulateOptions options;
+  options.memory = 500_MiB;
+  const Result<SimulationResult> result = simulate(opener(csv), options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_FALSE(result->outcome.fits);
+  ASSERT_TRUE(result->oom.has_value());
+  EXPECT_EQ(result->oom->info.requested, 150_MiB);
+  EXPECT_EQ(result->oom->use.cached, 140_MiB);
+  EXPECT_FALSE(result->oom->only_fragmented) << "140 MiB in one piece would not do";
+  EXPECT_NE(result->oom->message.find("Tried to allocate 150.00 MiB. GPU 0 has a total capacity of "
+                                      "500.00 MiB of which 100.00 MiB is free"),
+            std::string::npos)
+      << result->oom->message;
+  ASSERT_FALSE(result->others.empty());
+  EXPECT_EQ(result->others[0].conf, "expandable_segments:True");
+  EXPECT_TRUE(result->others[0].fits);
+}
+
+TEST(Simulate, WhatWasAliveAtTheFailureIsToldByCategoryAndModule) {
+  // Labels may come after the failure; they hold for the whole life.
+  TraceBuilder trace;
+  trace.enter("Net.layer").alloc("weight", 300_MiB).leave("Net.layer");
+  trace.alloc("input", 100_MiB).alloc("last", 200_MiB);
+  trace.label("weight", category::kParameter);
+  const std::vector<std::byte> file = trace.bytes();
+  const std::string bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  SimulateOptions options;
+  options.memory = 500_MiB;
+  options.device = "cuda:0";
+  const Result<SimulationResult> result = simulate(opener(bytes), options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  ASSERT_TRUE(result->oom.has_value());
+  EXPECT_EQ(result->oom->info.requested, 200_MiB);
+  ASSERT_FALSE(result->oom->by_category.empty());
+  EXPECT_EQ(result->oom->by_category[0].name, "Parameter");
+  EXPECT_EQ(result->oom->by_category[0].bytes, 300_MiB);
+  ASSERT_FALSE(result->oom->by_module.empty());
+  EXPECT_EQ(result->oom->by_module[0].name, "Net.layer");
+}
+
+TEST(Simulate, ComparingRanksWhatFitsAndReservesLeast) {
+  const std::string csv = fragmented();
+  SimulateOptions options;
+  options.compare = true;
+  const Result<SimulationResult> result = simulate(opener(csv), options);
+  ASSERT_TRUE(result.ok());
+  ASSERT_GT(result->others.size(), 5u);
+  for (std::size_t i = 1; i < result->others.size(); ++i) {
+    EXPECT_LE(result->others[i - 1].peak_reserved, result->others[i].peak_reserved);
+  }
+}
+
+TEST(Simulate, BadSettingsAreSaidBeforeTheFileIsRead) {
+  SimulateOptions options;
+  options.conf = "max_split_size_mb:1";
+  bool was_opened = false;
+  const Result<SimulationResult> result = simulate(
+      [&]() -> Result<std::unique_ptr<Source>> {
+        was_opened = true;
+        return source_of("");
+      },
+      options);
+  EXPECT_FALSE(result.ok());
+  EXPECT_FALSE(was_opened);
+}
+
+TEST(Simulate, AgreementWithRecordedSegmentsIsCounted) {
+  const std::string csv =
+      "action,addr,size,stream\n"
+      "segment_alloc,2097152,2097152,0\nalloc,2097152,512,0\n"
+      "segment_alloc,41943040,20971520,0\nalloc,41943040,5242880,0\n";
+  const Result<SimulationResult> result = simulate(opener(csv), {});
+  ASSERT_TRUE(result.ok());
+  ASSERT_TRUE(result->recorded.has_value());
+  EXPECT_TRUE(result->recorded->equal);
+  SimulateOptions other;
+  other.conf = "large_segment_size_mb:40";
+  const Result<SimulationResult> changed = simulate(opener(csv), other);
+  EXPECT_FALSE(changed->recorded->equal);
+  EXPECT_EQ(changed->recorded->same, 1u);
+}
+
+TEST(Simulate, JsonHasTheAgreedKeys) {
+  const std::string csv = fragmented();
+  SimulateOptions options;
+  options.memory = 500_MiB;
+  const auto json = nlohmann::json::parse(simulation_to_json(*simulate(opener(csv), options)));
+  for (const char* key : {"schema_version", "device", "gpu", "torch", "peak_allocated",
+                          "peak_reserved", "memory_limit", "fits", "segments", "retries", "ooms",
+                          "oom", "settings", "memory_stats", "warnings"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["memory_limit"], 500 << 20);
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_EQ(json["memory_stats"]["num_ooms"], 1);
+}
+
+}  // namespace
+}  // namespace peakline::testing

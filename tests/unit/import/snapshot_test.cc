@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include "import_support.h"
+
+namespace peakline::testing {
+namespace {
+
+// A snapshot with one device; `fill` writes its trace entries.
+template <class Fill>
+std::string snapshot(Fill fill, std::int64_t alive_address = 0) {
+  PickleWriter writer;
+  writer.dict().text("segments").list();
+  if (alive_address != 0) {
+    writer.dict().text("address").number(alive_address).text("total_size").number(2097152);
+    writer.text("device").number(0).text("stream").number(0).text("blocks").list();
+    writer.dict().text("size").number(1024).text("requested_size").number(600);
+    writer.text("state").text("active_allocated").end_dict();
+    writer.dict().text("size").number(2096128).text("state").text("inactive").end_dict();
+    writer.end_list().end_dict();
+  }
+  writer.end_list().text("device_traces").list().list();
+  fill(writer);
+  writer.end_list().end_list().end_dict();
+  return writer.done();
+}
+
+TEST(ImportSnapshot, EntriesBecomeEventsInOrder) {
+  const auto run = imported_snapshot(snapshot([](PickleWriter& w) {
+    w.entry("segment_alloc", 2097152, 2097152, 100).entry("alloc", 2097152, 700, 101);
+    w.entry("free_requested", 2097152, 700, 105).entry("free_completed", 2097152, 700, 105);
+    w.entry("snapshot", 0, 0, 106);
+  }));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->all<SegmentAlloc>().size(), 1u);
+  ASSERT_EQ(run->all<Alloc>().size(), 1u);
+  EXPECT_EQ(run->all<Alloc>()[0].requested, 700_B);
+  EXPECT_EQ(run->all<Free>().size(), 1u);
+  EXPECT_EQ(run->events.front().time, TimeNs(0));
+  EXPECT_EQ(run->events.back().time, TimeNs(5000));
+  EXPECT_EQ(run->dictionary.device(DeviceId(0)).name, "cuda:0");
+}
+
+TEST(ImportSnapshot, BlocksThatTheTraceNeverAllocatedWereThereBefore) {
+  const auto run = imported_snapshot(snapshot(
+      [](PickleWriter& w) {
+        w.entry("alloc", 4194304, 100, 10);
+        // Freed without being allocated: lost from the ring buffer.
+        w.entry("free_requested", 8388608, 5000, 11).entry("free_completed", 8388608, 5000, 11);
+      },
+      2097152));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->counts.already_alive, 2u);
+  const auto allocs = run->all<Alloc>();
+  ASSERT_EQ(allocs.size(), 3u);
+  EXPECT_EQ(allocs[0].address, Address(2097152));
+  EXPECT_EQ(allocs[0].requested, 600_B);
+  EXPECT_EQ(allocs[1].address, Address(8388608));
+  EXPECT_EQ(allocs[2].address, Address(4194304));
+  EXPECT_EQ(run->all<SegmentAlloc>().size(), 1u);
+}
+
+TEST(ImportSnapshot, ASnapshotWithoutTraceIsItsSegments) {
+  const auto run = imported_snapshot(snapshot([](PickleWriter&) {}, 2097152));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->all<Alloc>().size(), 1u);
+}
+
+TEST(ImportSnapshot, TheInnermostPythonFrameNamesTheOp) {
+  PickleWriter writer;
+  writer.dict().text("segments").list().end_list().text("device_traces").list().list();
+  writer.dict().text("action").text("alloc").text("addr").number(512).text("size").number(9);
+  writer.text("stream").number(0).text("frames").list();
+  writer.dict()
+      .text("filename")
+      .text("??")
+      .text("line")
+      .number(0)
+      .text("name")
+      .text("x")
+      .end_dict();
+  writer.dict().text("filename").text("/a/b/train.py").text("line").number(12);
+  writer.text("name").text("forward").end_dict();
+  writer.end_list().end_dict().end_list().end_list().end_dict();
+  const auto run = imported_snapshot(writer.done());
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  ASSERT_EQ(run->all<OpBegin>().size(), 1u);
+  EXPECT_EQ(run->dictionary.op(run->all<OpBegin>()[0].op), "train.py:12 forward");
+}
+
+TEST(ImportSnapshot, OtherPicklesAreRefused) {
+  EXPECT_EQ(imported_snapshot("]K\1a.")->status.message(),
+            "memory is a pickle, but not a memory snapshot: it has no 'segments' and no "
+            "'device_traces'");
+}
+
+TEST(ImportSnapshot, EntriesThatCannotBeTrueAreSaidByNumber) {
+  const auto run = imported_snapshot(
+      snapshot([](PickleWriter& w) { w.entry("alloc", 512, 100, 1).entry("alloc", 512, 100, 2); }));
+  EXPECT_EQ(run->status.message(),
+            "entry 2 of the snapshot's trace: the block at 512 lies over the live block at 512");
+}
+
+}  // namespace
+}  // namespace peakline::testing
