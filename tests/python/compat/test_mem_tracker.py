@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from models import Net, training
+import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
+from models import Net, training
 from peakline.mem_tracker import (
     _PYTORCH_MIN_ALLOCATE,
     MemTracker,
@@ -101,6 +105,47 @@ def test_real_runs_agree_with_upstream_wherever_no_operator_is_under_way(
                     assert mine["cpu"]["Total"] >= other["cpu"]["Total"]
             else:
                 assert calls == theirs, (name, state)
+
+
+@pytest.fixture
+def four_ranks() -> Iterator[Any]:
+    """A mesh of four ranks, of which only this one is there."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    yield init_device_mesh("cpu", (4,))
+    dist.destroy_process_group()
+
+
+def run_sharded_steps(tracker: Any, fake: bool, mesh: Any) -> list[Sizes]:
+    torch.manual_seed(0)
+    phases = []
+    with FakeTensorMode() if fake else contextlib.nullcontext():
+        model, _, x = training("cpu")
+        for block in model.blocks:
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+        tracker.track_external(model, optimizer, x)
+        with tracker:
+            for _ in range(2):
+                loss = model(x).sum()
+                phases.append(plain(tracker.get_tracker_snapshot()))
+                loss.backward()
+                del loss
+                phases.append(plain(tracker.get_tracker_snapshot()))
+                optimizer.step()
+                optimizer.zero_grad()
+                phases.append(plain(tracker.get_tracker_snapshot()))
+                tracker.reset_mod_stats()
+    return phases
+
+
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
+@pytest.mark.parametrize("fake", [False, True])
+def test_sharded_models_agree_with_upstream(four_ranks: Any, fake: bool) -> None:
+    upstream = run_sharded_steps(UpstreamMemTracker(), fake, four_ranks)
+    assert run_sharded_steps(MemTracker(), fake, four_ranks) == upstream
 
 
 @pytest.mark.gpu
@@ -394,6 +439,18 @@ def test_inference_sparse_and_compiled_code_is_tracked() -> None:
         result = compiled(torch.ones(256))
         assert tracker.get_tracker_snapshot()[cpu]["Activation"] >= result.nbytes
         del result, compiled
+
+
+def test_inside_track_both_see_the_memory() -> None:
+    import peakline
+
+    cpu = torch.device("cpu")
+    with peakline.track() as run:
+        with MemTracker() as tracker:
+            kept = torch.ones(1 << 16)
+            assert tracker.get_tracker_snapshot()[cpu]["Total"] == kept.nbytes
+        more = torch.ones(1 << 17)
+    assert run.peak("cpu").bytes >= kept.nbytes + more.nbytes
 
 
 def test_keys_hash_and_compare_as_plain_text() -> None:
