@@ -17,7 +17,7 @@ from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracke
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from models import Net, training
+from compat_models import Net, training
 from peakline.mem_tracker import (
     _PYTORCH_MIN_ALLOCATE,
     MemTracker,

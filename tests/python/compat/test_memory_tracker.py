@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 import torch.distributed as dist
-from models import training
+from compat_models import training
 from torch import nn
 from torch.distributed._tools.memory_tracker import MemoryTracker as UpstreamMemoryTracker
 from torch.utils._python_dispatch import TorchDispatchMode
