@@ -17,6 +17,17 @@ from pathlib import Path
 CASES = Path(__file__).parent / "cases"
 RECORDINGS = ("training", "odd-names", "impossible", "empty")
 
+# Two blocks of one large segment, and a third that needs another one.
+TRACE = """action,addr,size,stream
+segment_alloc,140000000000000,20971520,0
+alloc,140000000000000,8388608,0
+alloc,140000008388608,8388608,0
+free_requested,140000000000000,8388608,0
+free_completed,140000000000000,8388608,0
+segment_alloc,140000100000000,52428800,0
+alloc,140000100000000,52428800,0
+"""
+
 
 def transcript(cli: str, command: str, folder: str) -> str:
     words = shlex.split(command)
@@ -47,6 +58,8 @@ def main() -> int:
         for name in RECORDINGS:
             subprocess.run([args.maker, name, f"{folder}/{name}.peak"], check=True)
         Path(folder, "text.peak").write_text("no recording\n")
+        Path(folder, "trace.csv").write_text(TRACE)
+        Path(folder, "evil.pickle").write_bytes(b"\x80\x04cos\nsystem\n(S'false'\ntR.")
         for case in cases:
             expected = case.read_text()
             command = expected.splitlines()[0].removeprefix("$ ")
