@@ -20,7 +20,10 @@ TEST(AddressMap, AnswersAsAnOrdinaryMapWould) {
     if (add || live.empty()) {
       const std::uint64_t address = (random() % 100'000 + 1) * 64;
       if (model.contains(address)) continue;
-      map.insert({.address = address, .bytes = 1, .block = BlockId(i)});
+      LiveBlock block;
+      block.address = address;
+      block.block = BlockId(i);
+      map.insert(block);
       model[address] = i;
       live.push_back(address);
     } else {
