@@ -125,9 +125,9 @@ void Assembler::alloc(const RawEvent& raw) {
   where.blocks.insert(block);
   where.total += block.bytes;
   where.estimated = raw.kind == RawKind::kAllocEstimate ? raw.address : 0;
-  emit(raw.thread, Alloc{block.block, Bytes(block.bytes),
-                         Bytes(static_cast<std::int64_t>(raw.extra)), Address(raw.address),
-                         StreamId(raw.id), DeviceId(raw.device)});
+  emit(raw.thread,
+       Alloc{block.block, Bytes(block.bytes), Bytes(static_cast<std::int64_t>(raw.extra)),
+             Address(raw.address), StreamId(raw.id), DeviceId(raw.device)});
 }
 
 void Assembler::free(const RawEvent& raw) {
@@ -196,6 +196,8 @@ void Assembler::total(const RawEvent& raw) {
   Device& where = device(raw);
   const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total;
   LiveBlock* block = where.estimated == 0 ? nullptr : where.blocks.find(where.estimated);
+  // A hint was read without the allocator's lock: it may be out of date by now.
+  if (raw.extra != 0 && (block == nullptr || missing < 0)) return;
   where.estimated = 0;
   if (missing == 0) return;
   if (block != nullptr && block->bytes + missing > 0) {

@@ -29,10 +29,10 @@ class Assembler : private ModuleTracker::Output {
   struct Device {
     AddressMap blocks;
     std::int64_t total = 0;
-    std::uint64_t estimated = 0;   // address of the last block whose size is not certain
-    BlockId foreign;               // what was alive before and is known only as a sum
+    std::uint64_t estimated = 0;  // address of the last block whose size is not certain
+    BlockId foreign;              // what was alive before and is known only as a sum
     std::int64_t foreign_bytes = 0;
-    LiveBlock departed;            // freed, and waiting to hear whether that is already complete
+    LiveBlock departed;              // freed, and waiting to hear whether that is already complete
     std::vector<LiveBlock> pending;  // freed, still used by another stream
   };
 

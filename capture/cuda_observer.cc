@@ -37,16 +37,22 @@ class SlotObserver : public profiler::ProfilerStateBase {
     const DeviceId where = devices_.cuda(device.index());
     const auto address = reinterpret_cast<std::uint64_t>(data);
     if (bytes >= 0) {
-      alloc(*recorder, where, address, static_cast<std::uint64_t>(bytes));
-    } else if (!CudaTrace::available()) {
+      const auto size = static_cast<std::uint64_t>(bytes);
+      push_inside_ops(*recorder, {.address = address,
+                                  .size = size,
+                                  .extra = size,
+                                  .kind = RawKind::kAlloc,
+                                  .device = where.raw()});
+    } else {
       recorder->free(where, address, static_cast<std::uint64_t>(-bytes));
     }
-    if (!CudaTrace::available()) reserved(*recorder, where, total_reserved);
+    reserved(*recorder, where, total_reserved);
   }
 
-  void reportOutOfMemory(std::int64_t bytes, std::size_t, std::size_t, c10::Device device) override {
+  void reportOutOfMemory(std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device device) override {
     Recorder* recorder = mine();
-    if (recorder == nullptr || !device.is_cuda() || CudaTrace::available()) return;
+    if (recorder == nullptr || !device.is_cuda()) return;
     recorder->push({.size = static_cast<std::uint64_t>(bytes),
                     .kind = RawKind::kOutOfMemory,
                     .device = devices_.cuda(device.index()).raw()});
@@ -56,16 +62,6 @@ class SlotObserver : public profiler::ProfilerStateBase {
   Recorder* mine() const noexcept {
     Recorder* recorder = current_recorder();
     return recorder != nullptr && recorder->serial() == serial_ ? recorder : nullptr;
-  }
-
-  void alloc(Recorder& recorder, DeviceId where, std::uint64_t address, std::uint64_t bytes) {
-    const CudaTrace::Request request = CudaTrace::take_request(address, bytes);
-    push_inside_ops(recorder, {.address = address,
-                               .size = bytes,
-                               .extra = request.bytes,
-                               .id = request.stream,
-                               .kind = RawKind::kAlloc,
-                               .device = where.raw()});
   }
 
   void reserved(Recorder& recorder, DeviceId where, std::size_t bytes) {
@@ -91,29 +87,27 @@ bool slot_is_ours() noexcept {
 
 bool CudaObserver::has_trace() noexcept { return CudaTrace::available(); }
 
-bool CudaObserver::profiler_is_active() noexcept {
-  return ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr && !slot_is_ours();
-}
-
-Result<std::unique_ptr<CudaObserver>> CudaObserver::start(Recorder& recorder, Devices& devices) {
+Result<std::unique_ptr<CudaObserver>> CudaObserver::start(Recorder& recorder, Devices& devices,
+                                                          bool trace) {
   std::unique_ptr<CudaObserver> observer(new CudaObserver);
-  if (!profiler_is_active()) {
-    g_slot_observer = std::make_shared<SlotObserver>(recorder, devices);
-    ThreadLocalDebugInfo::_push(DebugInfoKind::PROFILER_STATE, g_slot_observer);
-    observer->in_slot_ = true;
-  } else if (!CudaTrace::available()) {
-    return unsupported(
-        "torch.profiler is running, and this build of peakline sees CUDA memory only in the "
-        "profiler's place; end the profiler first, or build peakline where CUDA's headers are");
+  if (trace && CudaTrace::available()) {
+    CudaTrace::start(devices);
+    return observer;
   }
-  CudaTrace::start(devices, &slot_is_ours);
+  if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr) {
+    return unsupported(
+        "torch.profiler is running, and peakline can see this CUDA memory only in the profiler's "
+        "place; end the profiler before tracking");
+  }
+  g_slot_observer = std::make_shared<SlotObserver>(recorder, devices);
+  ThreadLocalDebugInfo::_push(DebugInfoKind::PROFILER_STATE, g_slot_observer);
+  observer->in_slot_ = true;
   return observer;
 }
 
 CudaObserver::~CudaObserver() {
   CudaTrace::stop();
-  // A profiler that was started inside the block and not ended lies above ours; then ours stays,
-  // and writes nothing any more.
+  // What was put above ours and not taken away again hides it; then it stays, and writes nothing.
   if (in_slot_ && slot_is_ours()) ThreadLocalDebugInfo::_pop(DebugInfoKind::PROFILER_STATE);
 }
 

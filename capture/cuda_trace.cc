@@ -3,9 +3,10 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <mutex>
-#include <span>
+#include <string_view>
 
 #include "capture/op_observer.h"
 
@@ -15,22 +16,34 @@ namespace {
 namespace caching = c10::cuda::CUDACachingAllocator;
 using Entry = c10::CachingDeviceAllocator::TraceEntry;
 
+constexpr std::uint64_t kRounding = 512;
+// Up to here torch always splits a block, so it counts for what rounding makes of the request.
+constexpr std::uint64_t kAlwaysSplit = std::uint64_t{1} << 20;
+constexpr std::size_t kMaxDevices = 64;
+
 std::atomic<Devices*> g_devices{nullptr};
-bool (*g_reported)() noexcept = nullptr;
+std::atomic<bool> g_rounds_otherwise{false};
+// By device: the last block's size is not certain yet. Written under the allocator's lock.
+std::array<std::atomic<bool>, kMaxDevices> g_unsettled{};
+thread_local c10::DeviceIndex t_device = 0;  // of this thread's last uncertain block
 
-struct LastRequest {
-  std::uint64_t address = 0;
-  CudaTrace::Request request;
-};
-thread_local LastRequest t_last;
+std::atomic<bool>& unsettled(c10::DeviceIndex device) {
+  return g_unsettled[static_cast<std::size_t>(device) % kMaxDevices];
+}
 
-// torch's default rounding. Where an allocator setting makes a block larger, the next total tells.
-constexpr std::uint64_t round_up(std::uint64_t bytes) {
-  return bytes < 512 ? 512 : (bytes + 511) / 512 * 512;
+// A setting of the allocator's may round sizes in another way than to multiples of 512.
+bool settings_round_otherwise() {
+  for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    const char* value = std::getenv(variable);
+    if (value != nullptr && std::string_view(value).find("round") != std::string_view::npos) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Streams are numbered as they appear; the default stream is 0.
-std::uint32_t stream_number(void* stream) {
+std::uint32_t number_of(void* stream) {
   if (stream == nullptr) return 0;
   static std::mutex mutex;
   static std::map<void*, std::uint32_t> numbers;
@@ -41,38 +54,54 @@ std::uint32_t stream_number(void* stream) {
 RawEvent event(const Entry& entry, RawKind kind, DeviceId device) {
   return {.address = static_cast<std::uint64_t>(entry.addr_),
           .size = entry.size_,
-          .id = stream_number(entry.stream_),
+          .id = number_of(entry.stream_),
           .kind = kind,
           .device = device.raw()};
 }
 
-// The allocator's lock is held here, and is one that the same thread may take again.
-RawEvent total(const Entry& entry, DeviceId device) {
-  const auto stats = caching::getDeviceStats(entry.device_);
-  const auto now = stats.allocated_bytes[0].current;
-  return {.size = static_cast<std::uint64_t>(now), .kind = RawKind::kTotal, .device = device.raw()};
+// In a callback the allocator's lock is held, and is one that the same thread may take again.
+RawEvent total(c10::DeviceIndex index, DeviceId device) {
+  const auto stats = caching::getDeviceStats(index);
+  return {.size = static_cast<std::uint64_t>(stats.allocated_bytes[0].current),
+          .kind = RawKind::kTotal,
+          .device = device.raw()};
 }
 
 void on_alloc(Recorder& recorder, const Entry& entry, DeviceId device) {
-  if (g_reported()) {
-    t_last = {static_cast<std::uint64_t>(entry.addr_), {entry.size_, stream_number(entry.stream_)}};
-    return;
+  // The total does not have this block in it yet, and settles the one before.
+  if (unsettled(entry.device_).load(std::memory_order_relaxed)) {
+    recorder.push(total(entry.device_, device));
   }
-  // The total does not yet have this block in it.
-  recorder.push(total(entry, device));
-  RawEvent alloc = event(entry, RawKind::kAllocEstimate, device);
+  const bool certain =
+      entry.size_ <= kAlwaysSplit && !g_rounds_otherwise.load(std::memory_order_relaxed);
+  RawEvent alloc = event(entry, certain ? RawKind::kAlloc : RawKind::kAllocEstimate, device);
   alloc.extra = alloc.size;
-  alloc.size = round_up(alloc.size);
+  alloc.size = std::max(kRounding, (alloc.size + kRounding - 1) / kRounding * kRounding);
   push_inside_ops(recorder, alloc);
+  unsettled(entry.device_).store(!certain, std::memory_order_relaxed);
+  if (certain) return;
+  t_device = entry.device_;
+  settle_at_op_end();
 }
 
 void on_free(Recorder& recorder, const Entry& entry, DeviceId device) {
   RawEvent free = event(entry, RawKind::kFree, device);
-  free.size = 0;  // what was asked for, not what is counted
-  if (g_reported()) return recorder.push(free);
-  // The total has already lost this block.
-  std::array<RawEvent, 2> both{free, total(entry, device)};
+  free.size = 0;  // it is what was asked for, not what is counted
+  if (!unsettled(entry.device_).exchange(false, std::memory_order_relaxed)) {
+    return recorder.push(free);
+  }
+  // The total has lost this block already.
+  std::array<RawEvent, 2> both{free, total(entry.device_, device)};
   recorder.push_all(both);
+}
+
+// The op that allocated ends. Other threads may be allocating, so this total is only a hint.
+void settle(Recorder& recorder) {
+  Devices* devices = g_devices.load(std::memory_order_acquire);
+  if (devices == nullptr || !unsettled(t_device).load(std::memory_order_relaxed)) return;
+  RawEvent hint = total(t_device, devices->cuda(t_device));
+  hint.extra = 1;
+  recorder.push(hint);
 }
 
 void on_entry(const Entry& entry) {
@@ -104,8 +133,10 @@ void on_entry(const Entry& entry) {
 
 bool CudaTrace::available() noexcept { return true; }
 
-void CudaTrace::start(Devices& devices, bool (*reported)() noexcept) {
-  g_reported = reported;
+void CudaTrace::start(Devices& devices) {
+  g_rounds_otherwise.store(settings_round_otherwise(), std::memory_order_relaxed);
+  for (std::atomic<bool>& device : g_unsettled) device.store(false, std::memory_order_relaxed);
+  set_settle(&settle);
   g_devices.store(&devices, std::memory_order_release);
   attach();
 }
@@ -117,16 +148,13 @@ void CudaTrace::attach() {
   attached = true;
 }
 
-void CudaTrace::stop() { g_devices.store(nullptr, std::memory_order_release); }
-
-std::uint32_t CudaTrace::stream_number(std::uint64_t stream) {
-  return capture::stream_number(reinterpret_cast<void*>(stream));
+void CudaTrace::stop() {
+  g_devices.store(nullptr, std::memory_order_release);
+  set_settle(nullptr);
 }
 
-CudaTrace::Request CudaTrace::take_request(std::uint64_t address, std::uint64_t counted) noexcept {
-  const LastRequest last = t_last;
-  t_last = {};
-  return last.address == address ? last.request : Request{counted, 0};
+std::uint32_t CudaTrace::stream_number(std::uint64_t stream) {
+  return number_of(reinterpret_cast<void*>(stream));
 }
 
 }  // namespace peakline::capture

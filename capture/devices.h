@@ -27,8 +27,9 @@ class Devices {
  private:
   static constexpr std::size_t kMaxCuda = 64;
   [[nodiscard]] static std::size_t slot(int index) noexcept {
-    return index < 0 || static_cast<std::size_t>(index) >= kMaxCuda ? kMaxCuda - 1
-                                                                    : static_cast<std::size_t>(index);
+    return index < 0 || static_cast<std::size_t>(index) >= kMaxCuda
+               ? kMaxCuda - 1
+               : static_cast<std::size_t>(index);
   }
   DeviceId define_cuda(int index) noexcept;
 

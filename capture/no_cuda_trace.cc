@@ -4,12 +4,9 @@
 namespace peakline::capture {
 
 bool CudaTrace::available() noexcept { return false; }
-void CudaTrace::start(Devices&, bool (*)() noexcept) {}
+void CudaTrace::start(Devices&) {}
 void CudaTrace::stop() {}
 void CudaTrace::attach() {}
 std::uint32_t CudaTrace::stream_number(std::uint64_t) { return 0; }
-CudaTrace::Request CudaTrace::take_request(std::uint64_t, std::uint64_t counted) noexcept {
-  return {counted, 0};
-}
 
 }  // namespace peakline::capture

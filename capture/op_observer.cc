@@ -18,6 +18,7 @@ struct ThreadOps {
   std::uint32_t depth = 0;
   std::uint32_t written = 0;  // so many of them have begun in the recording
   std::uint32_t nodes = 0;
+  bool unsettled = false;
   std::uint64_t recorder = 0;
 
   struct Known {
@@ -27,6 +28,8 @@ struct ThreadOps {
   };
   std::array<Known, 512> known;
 };
+
+std::atomic<Settle> g_settle{nullptr};
 
 // A plain pointer keeps the way to it to one instruction; `owner` ends with the thread.
 thread_local ThreadOps* t_ops __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -66,6 +69,12 @@ OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
   return known.id;
 }
 
+void settle(ThreadOps& ops, Recorder& recorder) {
+  ops.unsettled = false;
+  const Settle function = g_settle.load(std::memory_order_acquire);
+  if (function != nullptr) function(recorder);
+}
+
 std::unique_ptr<at::ObserverContext> op_begin(const at::RecordFunction& function) {
   ThreadOps& ops = thread_ops();
   if (ops.depth < kMaxDepth) ops.names[ops.depth] = function.name();
@@ -81,6 +90,7 @@ void op_end(const at::RecordFunction&, at::ObserverContext*) {
   ops.written = ops.depth;
   Recorder* recorder = current_recorder();
   if (recorder == nullptr || ops.recorder != recorder->serial()) return;
+  if (ops.unsettled) settle(ops, *recorder);
   if (ops.shown[ops.depth]) recorder->op_end();
 }
 
@@ -104,8 +114,8 @@ void node_end(const at::RecordFunction&, at::ObserverContext*) {
 
 OpObserver::OpObserver(bool ops) {
   if (ops) {
-    ops_ = at::addGlobalCallback(at::RecordFunctionCallback(&op_begin, &op_end)
-                                     .scopes({at::RecordScope::FUNCTION}));
+    ops_ = at::addGlobalCallback(
+        at::RecordFunctionCallback(&op_begin, &op_end).scopes({at::RecordScope::FUNCTION}));
   }
   nodes_ = at::addGlobalCallback(at::RecordFunctionCallback(&node_begin, &node_end)
                                      .scopes({at::RecordScope::BACKWARD_FUNCTION}));
@@ -132,6 +142,10 @@ void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
   events[count++] = event;
   recorder.push_all({events.data(), count});
 }
+
+void set_settle(Settle settle) noexcept { g_settle.store(settle, std::memory_order_release); }
+
+void settle_at_op_end() noexcept { thread_ops().unsettled = true; }
 
 std::uint32_t node_depth() noexcept { return thread_ops().nodes; }
 

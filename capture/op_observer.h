@@ -28,6 +28,12 @@ class OpObserver {
 // Writes `event`, an allocation, after the beginnings of the ops around it on this thread.
 void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept;
 
+// `settle(recorder)` is called when the innermost op of this thread ends, if settle_at_op_end() was
+// called in it: the size of what it allocated can be known then.
+using Settle = void (*)(Recorder&);
+void set_settle(Settle settle) noexcept;
+void settle_at_op_end() noexcept;
+
 // How many autograd nodes are running on this thread, one inside the other.
 [[nodiscard]] std::uint32_t node_depth() noexcept;
 

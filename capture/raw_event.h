@@ -7,29 +7,29 @@
 namespace peakline::capture {
 
 enum class RawKind : std::uint8_t {
-  kOpBegin,         // id: op
-  kOpEnd,           //
-  kAlloc,           // address, size, extra: requested bytes, id: stream
-  kAllocEstimate,   // likewise, but the size is not certain until the next kTotal
-  kAdopt,           // likewise, of a block that was there before, unless it is known already
-  kFree,            // address, size (0 when the allocator does not say)
-  kFreeCompleted,   // address
-  kResize,          // address, size: the new one
-  kLabel,           // address, size: module << 32 | name, id: category
-  kTotal,           // size: what the allocator now counts on this device
-  kForeignBlock,    // size: bytes that were alive before, and that nothing more is known of
-  kModuleEnter,     // id: module, address: sequence number, extra: autograd thread, flag: recompute
-  kModuleLeave,     // likewise
-  kNodeBegin,       // an autograd node: address: sequence number, extra: autograd thread, id: depth
-  kPhaseBegin,      // id: phase
-  kPhaseEnd,        // id: phase
-  kStepEnd,         //
-  kMarker,          // id: name
-  kSegmentAlloc,    // address, size, id: stream
-  kSegmentFree,     // address, size
-  kReserved,        // size
-  kOutOfMemory,     // size: requested
-  kLost,            // id: loss, size: count
+  kOpBegin,        // id: op
+  kOpEnd,          //
+  kAlloc,          // address, size, extra: requested bytes, id: stream
+  kAllocEstimate,  // likewise, but the size is not certain until the next kTotal
+  kAdopt,          // likewise, of a block that was there before, unless it is known already
+  kFree,           // address, size (0 when the allocator does not say)
+  kFreeCompleted,  // address
+  kResize,         // address, size: the new one
+  kLabel,          // address, size: module << 32 | name, id: category
+  kTotal,          // size: what the allocator now counts on this device; extra: 1 if only a hint
+  kForeignBlock,   // size: bytes that were alive before, and that nothing more is known of
+  kModuleEnter,    // id: module, address: sequence number, extra: autograd thread, flag: recompute
+  kModuleLeave,    // likewise
+  kNodeBegin,      // an autograd node: address: sequence number, extra: autograd thread, id: depth
+  kPhaseBegin,     // id: phase
+  kPhaseEnd,       // id: phase
+  kStepEnd,        //
+  kMarker,         // id: name
+  kSegmentAlloc,   // address, size, id: stream
+  kSegmentFree,    // address, size
+  kReserved,       // size
+  kOutOfMemory,    // size: requested
+  kLost,           // id: loss, size: count
 };
 
 struct RawEvent {

@@ -20,8 +20,8 @@
 
 namespace peakline::capture {
 
-// Takes events from any thread for the price of a spin lock, and writes them on a thread of its own.
-// At most one recorder is the current one. Thread-safe, except start and stop.
+// Takes events from any thread for the price of a spin lock, and writes them on a thread of its
+// own. At most one recorder is the current one. Thread-safe, except start and stop.
 class Recorder {
  public:
   // `spool` is shared with whoever reads the recording. The recorder is never destroyed: a thread

@@ -33,9 +33,8 @@ Session::Session(Recorder& recorder, const SessionOptions& options, PyTypeObject
       devices_(*new Devices(recorder)),
       labels_(recorder, devices_),
       options_(options),
-      modules_(module_type, std::move(discover), [this](PyObject* args, PyObject* kwargs) {
-        labels_.label_inputs(args, kwargs);
-      }) {
+      modules_(module_type, std::move(discover),
+               [this](PyObject* args, PyObject* kwargs) { labels_.label_inputs(args, kwargs); }) {
   g_busy = true;
 }
 
@@ -44,7 +43,8 @@ Session::~Session() { static_cast<void>(stop()); }
 Status Session::watch() {
   PEAKLINE_RETURN_IF_ERROR(HostAllocatorObserver::install());
   if (options_.cuda) {
-    Result<std::unique_ptr<CudaObserver>> cuda = CudaObserver::start(recorder_, devices_);
+    Result<std::unique_ptr<CudaObserver>> cuda =
+        CudaObserver::start(recorder_, devices_, options_.cuda_trace);
     if (!cuda.ok()) return cuda.status();
     cuda_ = std::move(*cuda);
   }
@@ -81,6 +81,11 @@ void Session::segment(int cuda_device, std::uint64_t address, std::uint64_t byte
                   .id = CudaTrace::stream_number(stream),
                   .kind = RawKind::kSegmentAlloc,
                   .device = devices_.cuda(cuda_device).raw()});
+}
+
+void Session::foreign(int cuda_device, std::uint64_t bytes) {
+  recorder_.push(
+      {.size = bytes, .kind = RawKind::kForeignBlock, .device = devices_.cuda(cuda_device).raw()});
 }
 
 void Session::total(int cuda_device, std::uint64_t bytes) {

@@ -24,7 +24,8 @@ namespace peakline::capture {
 
 struct SessionOptions {
   bool ops = true;
-  bool cuda = false;  // watch CUDA's allocator, too
+  bool cuda = false;        // watch CUDA's allocator, too
+  bool cuda_trace = false;  // it is torch's caching allocator, which has a trace
   RunInfo info;
 };
 
@@ -54,6 +55,8 @@ class Session {
   void block(int cuda_device, std::uint64_t address, std::uint64_t bytes, std::uint64_t requested,
              std::uint64_t stream);
   void segment(int cuda_device, std::uint64_t address, std::uint64_t bytes, std::uint64_t stream);
+  // What was alive before and is known only as a sum.
+  void foreign(int cuda_device, std::uint64_t bytes);
   // What the allocator counts now; what the recording counts must be the same.
   void total(int cuda_device, std::uint64_t bytes);
 

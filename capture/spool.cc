@@ -76,8 +76,8 @@ int open_unnamed() {
 }  // namespace
 
 Result<std::shared_ptr<Spool>> Spool::open(const std::string& path) {
-  const int fd =
-      path.empty() ? open_unnamed() : ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd = path.empty() ? open_unnamed()
+                              : ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   const std::string name = path.empty() ? "the recording" : path;
   if (fd < 0) return cannot("create", path.empty() ? "a temporary file" : path);
   return std::shared_ptr<Spool>(new Spool(fd, name));

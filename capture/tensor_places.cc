@@ -9,8 +9,7 @@ namespace peakline::capture {
 namespace {
 
 // The parts of a wrapper tensor, by torch's own protocol for them.
-void for_each_inner(const at::Tensor& tensor,
-                    const std::function<void(c10::StorageImpl&)>& found) {
+void for_each_inner(const at::Tensor& tensor, const std::function<void(c10::StorageImpl&)>& found) {
   const py::object wrapper = py::reinterpret_steal<py::object>(THPVariable_Wrap(tensor));
   if (!py::hasattr(wrapper, "__tensor_flatten__")) return;
   const py::tuple parts = wrapper.attr("__tensor_flatten__")();
@@ -42,7 +41,8 @@ bool is_sparse(const at::Tensor& tensor) {
 }  // namespace
 
 Place place_of(const c10::StorageImpl& storage, Devices& devices) {
-  if (const FakeBlock* fake = fake_block(storage)) return {fake->device, fake->address, fake->bytes};
+  if (const FakeBlock* fake = fake_block(storage))
+    return {fake->device, fake->address, fake->bytes};
   const void* data = storage.data_ptr().get();
   if (data == nullptr || storage.device().is_meta()) return {};
   return {devices.of(storage.device()), reinterpret_cast<std::uint64_t>(data), storage.nbytes()};

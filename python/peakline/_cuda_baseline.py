@@ -16,9 +16,19 @@ def is_present() -> bool:
     return torch.version.cuda is not None and torch.cuda.device_count() > 0
 
 
+def has_trace() -> bool:
+    """The allocator is torch's caching allocator; other ones only report what they count."""
+    return is_present() and bool(_cuda.get_allocator_backend() == "native")
+
+
 def write(session: _C.Session) -> None:
     """Every segment and every live block of a CUDA that is already running."""
     if not _cuda.is_initialized():
+        return
+    if not has_trace():
+        for device in range(torch.cuda.device_count()):
+            if (size := torch.cuda.memory_allocated(device)) > 0:
+                session.foreign(device, size)
         return
     for segment in _cuda.memory_snapshot():
         device, stream = segment["device"], segment["stream"]

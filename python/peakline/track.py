@@ -52,16 +52,13 @@ class Tracker:
 
     def start(self) -> Run:
         cuda = _cuda_baseline.is_present()
-        if cuda and not _C.cuda_trace_available() and _C.cuda_profiler_slot_taken():
-            raise RuntimeError(
-                "torch.profiler is running, and this build of peakline sees CUDA memory only in "
-                "the profiler's place; end the profiler before tracking"
-            )
         info = {"torch": torch.__version__, "peakline": _C.version, "producer": "track"}
         info.update(self._info)
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
-        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, info)
+        session = _C.Session(
+            spool, nn.Module, names.discover, self._ops, cuda, _cuda_baseline.has_trace(), info
+        )
         names.bind(session)
         try:
             self._write_baseline(session, names, cuda)

@@ -7,7 +7,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import peakline
-from models import Net, parameter_bytes, train_step
+from track_models import Net, parameter_bytes, train_step
 
 
 def test_fake_run_has_the_peak_of_the_real_one() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import peakline
-from models import Net, buffer_bytes, parameter_bytes, train_step
+from track_models import Net, buffer_bytes, parameter_bytes, train_step
 
 
 def adam_state_bytes(model: nn.Module) -> int:

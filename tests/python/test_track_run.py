@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import peakline
-from models import Net, train_step
+from track_models import Net, train_step
 
 
 def test_a_run_can_be_asked_while_it_goes_on() -> None:

@@ -14,7 +14,7 @@ from torch.optim import optimizer as optimizer_module
 from torch.utils.data import DataLoader, TensorDataset
 
 import peakline
-from models import Net, parameter_bytes, train_step
+from track_models import Net, parameter_bytes, train_step
 
 
 def state_of_torch() -> tuple[object, ...]:

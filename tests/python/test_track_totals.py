@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import peakline
-from models import Net, buffer_bytes, parameter_bytes, train_step
+from track_models import Net, buffer_bytes, parameter_bytes, train_step
 
 
 def profiler_peak(prof: torch.profiler.profile) -> int:

@@ -30,8 +30,9 @@ capture::ModuleCalls::Discover make_discover(py::function function) {
 }
 
 std::unique_ptr<Session> start(std::shared_ptr<Spool> spool, py::handle module_type,
-                               py::function discover, bool ops, bool cuda, const RunInfo& info) {
-  return value_or_throw(Session::start(std::move(spool), {ops, cuda, info},
+                               py::function discover, bool ops, bool cuda, bool cuda_trace,
+                               const RunInfo& info) {
+  return value_or_throw(Session::start(std::move(spool), {ops, cuda, cuda_trace, info},
                                        reinterpret_cast<PyTypeObject*>(module_type.ptr()),
                                        make_discover(std::move(discover))));
 }
@@ -49,6 +50,7 @@ void bind_spool(py::module_& m) {
 void bind_baseline(py::class_<Session>& session) {
   session.def("block", &Session::block)
       .def("segment", &Session::segment)
+      .def("foreign", &Session::foreign)
       .def("total", &Session::total)
       .def("adopt_all", [](Session& self) { self.labels().adopt_all(); })
       .def("adopt_state",
@@ -104,7 +106,6 @@ void bind_capture(py::module_& m) {
   m.attr("CATEGORY_BUFFER") = category::kBuffer.raw();
   m.attr("PHASE_BACKWARD") = static_cast<int>(Phase::kBackward);
   m.attr("PHASE_OPTIMIZER") = static_cast<int>(Phase::kOptimizer);
-  m.def("cuda_profiler_slot_taken", &capture::CudaObserver::profiler_is_active);
   m.def("cuda_trace_available", &capture::CudaObserver::has_trace);
 }
 

@@ -1,0 +1,222 @@
+#include "capture/assembler.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include <peakline/category.h>
+
+#include "read_trace.h"
+
+namespace peakline::capture {
+namespace {
+
+constexpr std::uint8_t kCpu = 0;
+constexpr std::uint8_t kCuda = 1;
+
+// Feeds raw events and tells what the recording then counts.
+class AssemblerTest : public ::testing::Test {
+ protected:
+  AssemblerTest() : writer_(make_memory_sink(bytes_)), assembler_(writer_, kCpu) {
+    writer_.device({"cpu", "", Bytes{}});
+    writer_.device({"cuda:0", "", Bytes{}});
+    writer_.thread("main");
+    net_ = writer_.module("Net", "Net", ModuleId{});
+    layer_ = writer_.module("Net.layer", "Linear", net_);
+  }
+
+  void alloc(std::uint64_t address, std::uint64_t bytes, std::uint8_t device = kCuda) {
+    assembler_.on({.address = address,
+                   .size = bytes,
+                   .extra = bytes,
+                   .kind = RawKind::kAlloc,
+                   .device = device});
+  }
+  void estimate(std::uint64_t address, std::uint64_t bytes) {
+    assembler_.on({.address = address,
+                   .size = bytes,
+                   .extra = bytes,
+                   .kind = RawKind::kAllocEstimate,
+                   .device = kCuda});
+  }
+  void total(std::uint64_t bytes) {
+    assembler_.on({.size = bytes, .kind = RawKind::kTotal, .device = kCuda});
+  }
+  void free(std::uint64_t address, std::uint64_t bytes = 0, std::uint8_t device = kCuda) {
+    assembler_.on({.address = address, .size = bytes, .kind = RawKind::kFree, .device = device});
+  }
+  void completed(std::uint64_t address) {
+    assembler_.on({.address = address, .kind = RawKind::kFreeCompleted, .device = kCuda});
+  }
+  void label(std::uint64_t address, CategoryId category) {
+    assembler_.on(
+        {.address = address, .id = category.raw(), .kind = RawKind::kLabel, .device = kCuda});
+  }
+  void module(RawKind kind, ModuleId module, std::uint64_t sequence, bool recompute = false) {
+    assembler_.on({.address = sequence,
+                   .extra = 1,
+                   .id = module.raw(),
+                   .kind = kind,
+                   .device = static_cast<std::uint8_t>(recompute)});
+  }
+  void node(std::uint64_t sequence, std::uint32_t depth = 1) {
+    assembler_.on({.address = sequence, .extra = 1, .id = depth, .kind = RawKind::kNodeBegin});
+  }
+  void phase(RawKind kind, Phase phase) {
+    assembler_.on({.id = static_cast<std::uint32_t>(phase), .kind = kind});
+  }
+
+  void close() {
+    if (closed_) return;
+    closed_ = true;
+    assembler_.finish();
+    EXPECT_TRUE(writer_.close().ok());
+  }
+
+  template <class T>
+  std::vector<T> recorded() {
+    close();
+    std::vector<T> out;
+    for (const Event& event : testing::read_trace(bytes_).events) {
+      if (const T* body = std::get_if<T>(&event.body)) out.push_back(*body);
+    }
+    return out;
+  }
+
+  std::vector<std::byte> bytes_;
+  TraceWriter writer_;
+  Assembler assembler_;
+  ModuleId net_;
+  ModuleId layer_;
+  bool closed_ = false;
+};
+
+TEST_F(AssemblerTest, AnAddressUsedAgainIsAnotherBlock) {
+  alloc(0x1000, 512);
+  free(0x1000);
+  alloc(0x1000, 1024);
+  const std::vector<Alloc> allocs = recorded<Alloc>();
+  ASSERT_EQ(allocs.size(), 2U);
+  EXPECT_NE(allocs[0].block, allocs[1].block);
+}
+
+TEST_F(AssemblerTest, AMissedFreeIsMadeUpForAndCounted) {
+  alloc(0x1000, 512);
+  alloc(0x1000, 1024);
+  alloc(0x2000, 1);
+  const std::vector<Lost> lost = recorded<Lost>();
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].count, 1U);
+}
+
+TEST_F(AssemblerTest, AnEstimateIsCorrectedByTheAllocatorsTotal) {
+  alloc(0x1000, 512);
+  estimate(0x2000, 1024);
+  total(512 + 2048);  // the block was not split
+  const std::vector<Resize> resizes = recorded<Resize>();
+  ASSERT_EQ(resizes.size(), 1U);
+  EXPECT_EQ(resizes[0].bytes, Bytes(2048));
+}
+
+TEST_F(AssemblerTest, ACorrectEstimateStays) {
+  estimate(0x2000, 1024);
+  total(1024);
+  total(1024);
+  EXPECT_TRUE(recorded<Resize>().empty());
+}
+
+TEST_F(AssemblerTest, AHintThatIsOutOfDateChangesNothing) {
+  estimate(0x2000, 1024);
+  alloc(0x3000, 512);
+  assembler_.on({.size = 1024, .extra = 1, .kind = RawKind::kTotal, .device = kCuda});
+  EXPECT_TRUE(recorded<Resize>().empty());
+  EXPECT_TRUE(recorded<Lost>().empty());
+}
+
+TEST_F(AssemblerTest, ATotalThatNoEstimateExplainsIsALoss) {
+  alloc(0x1000, 512);
+  total(4096);
+  EXPECT_EQ(recorded<Lost>().size(), 1U);
+}
+
+TEST_F(AssemblerTest, FreesOfUnknownBlocksShrinkWhatWasThereBefore) {
+  assembler_.on({.size = 10'000, .kind = RawKind::kForeignBlock, .device = kCuda});
+  free(0x9000, 4'000);
+  free(0x8000, 6'000);
+  const std::vector<Resize> resizes = recorded<Resize>();
+  ASSERT_EQ(resizes.size(), 2U);
+  EXPECT_EQ(resizes[0].bytes, Bytes(6'000));
+  EXPECT_EQ(resizes[1].bytes, Bytes(0));
+}
+
+TEST_F(AssemblerTest, HostFreesOfUnknownBlocksAreNobodysLoss) {
+  free(0x9000, 0, kCpu);
+  EXPECT_TRUE(recorded<Lost>().empty());
+}
+
+TEST_F(AssemblerTest, OnlyAFreeThatCompletesLaterIsWrittenAsSuch) {
+  alloc(0x1000, 512);
+  alloc(0x2000, 512);
+  free(0x1000);
+  completed(0x1000);
+  free(0x2000);
+  alloc(0x3000, 512);
+  free(0x3000);
+  completed(0x3000);
+  completed(0x2000);
+  EXPECT_EQ(recorded<FreeCompleted>().size(), 1U);
+}
+
+TEST_F(AssemblerTest, AnInputThatIsAParameterStaysAParameter) {
+  alloc(0x1000, 512);
+  label(0x1000, category::kParameter);
+  label(0x1000, category::kInput);
+  const std::vector<Label> labels = recorded<Label>();
+  ASSERT_EQ(labels.size(), 1U);
+  EXPECT_EQ(labels[0].category, category::kParameter);
+}
+
+TEST_F(AssemblerTest, TheSameLabelAgainIsNotWrittenAgain) {
+  alloc(0x1000, 512);
+  for (int i = 0; i < 5; ++i) label(0x1000, category::kParameter);
+  EXPECT_EQ(recorded<Label>().size(), 1U);
+}
+
+TEST_F(AssemblerTest, BackwardEntersTheModulesThatMadeTheNodeAndLeavesThemAtItsEnd) {
+  module(RawKind::kModuleEnter, net_, 10);
+  module(RawKind::kModuleEnter, layer_, 12);
+  module(RawKind::kModuleLeave, layer_, 15);
+  module(RawKind::kModuleLeave, net_, 16);
+  phase(RawKind::kPhaseBegin, Phase::kBackward);
+  node(14);
+  node(UINT64_MAX);  // accumulates a gradient: stays where it is
+  node(13);
+  node(11);
+  phase(RawKind::kPhaseEnd, Phase::kBackward);
+  std::vector<ModuleId> entered;
+  for (const ModuleEnter& enter : recorded<ModuleEnter>()) {
+    if (enter.pass == ModulePass::kBackward) entered.push_back(enter.module);
+  }
+  EXPECT_EQ(entered, (std::vector<ModuleId>{net_, layer_}));
+}
+
+TEST_F(AssemblerTest, EveryModuleIsLeftAsOftenAsEntered) {
+  module(RawKind::kModuleEnter, net_, 10);
+  module(RawKind::kModuleEnter, layer_, 12);
+  phase(RawKind::kPhaseBegin, Phase::kBackward);
+  node(12);
+  module(RawKind::kModuleEnter, layer_, 20, true);
+  node(20, 2);
+  module(RawKind::kModuleLeave, layer_, 21, true);
+  close();
+  int open = 0;
+  for (const Event& event : testing::read_trace(bytes_).events) {
+    open += std::holds_alternative<ModuleEnter>(event.body) ? 1 : 0;
+    open -= std::holds_alternative<ModuleLeave>(event.body) ? 1 : 0;
+  }
+  EXPECT_EQ(open, 0);
+}
+
+}  // namespace
+}  // namespace peakline::capture

@@ -1,0 +1,73 @@
+#include "capture/event_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace peakline::capture {
+namespace {
+
+TEST(EventQueue, EveryThreadsEventsArriveInItsOrderAndNoneIsLost) {
+  constexpr std::uint64_t kThreads = 4;
+  constexpr std::uint64_t kEvents = 50'000;
+  EventQueue queue;
+  std::atomic<bool> done{false};
+  std::vector<std::uint64_t> next(kThreads, 0);
+  std::uint64_t last_ticks = 0;
+  std::thread taker([&] {
+    for (;;) {
+      const bool last = done.load();
+      const EventQueue::Batch* batch = queue.take(last ? 0 : 10);
+      if (batch == nullptr && last) return;
+      if (batch == nullptr) continue;
+      for (const RawEvent& event : batch->events()) {
+        EXPECT_EQ(event.address, next[event.id]++);
+        last_ticks = event.ticks;
+      }
+      queue.release(batch);
+    }
+  });
+  std::vector<std::thread> pushers;
+  for (std::uint32_t thread = 0; thread < kThreads; ++thread) {
+    pushers.emplace_back([&queue, thread] {
+      for (std::uint64_t i = 0; i < kEvents; ++i) queue.push({.address = i, .id = thread});
+    });
+  }
+  for (std::thread& pusher : pushers) pusher.join();
+  done = true;
+  queue.wake();
+  taker.join();
+  EXPECT_EQ(next, std::vector<std::uint64_t>(kThreads, kEvents));
+  EXPECT_GT(last_ticks, 0U);
+}
+
+TEST(EventQueue, EventsPushedTogetherStayTogether) {
+  EventQueue queue;
+  std::vector<RawEvent> pair{{.id = 1}, {.id = 2}};
+  std::thread other([&] {
+    for (int i = 0; i < 1000; ++i) queue.push({.id = 9});
+  });
+  for (int i = 0; i < 1000; ++i) queue.push_all(pair);
+  other.join();
+  const EventQueue::Batch* batch = queue.take(0);
+  ASSERT_NE(batch, nullptr);
+  std::uint32_t before = 0;
+  for (const RawEvent& event : batch->events()) {
+    EXPECT_EQ(event.id == 2, before == 1);
+    before = event.id;
+  }
+  queue.release(batch);
+}
+
+TEST(EventQueue, AnEmptyQueueGivesNothing) {
+  EventQueue queue;
+  EXPECT_EQ(queue.take(0), nullptr);
+  queue.push({.id = 1});
+  queue.clear();
+  EXPECT_EQ(queue.take(0), nullptr);
+}
+
+}  // namespace
+}  // namespace peakline::capture
