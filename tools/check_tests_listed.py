@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-# folder: which files in it must be named by its CMakeLists.txt
+# folder: which files in it must be named by its CMakeLists.txt or a .cmake file beside it
 FOLDERS = {
     "tests": "*_test.cc",
     "benchmarks": "*_bench.cc",
@@ -17,11 +17,11 @@ FOLDERS = {
 def unlisted(root: Path) -> list[str]:
     found = []
     for folder, pattern in FOLDERS.items():
-        lists = root / folder / "CMakeLists.txt"
-        text = lists.read_text() if lists.exists() else ""
+        lists = [root / folder / "CMakeLists.txt", *(root / folder).glob("*.cmake")]
+        text = "".join(path.read_text() for path in lists if path.exists())
         for path in sorted((root / folder).rglob(pattern)):
             if path.stem not in text:
-                found.append(f"{path.relative_to(root)}: no target in {folder}/CMakeLists.txt builds it")
+                found.append(f"{path.relative_to(root)}: no target in {folder}/ builds it")
     return found
 
 

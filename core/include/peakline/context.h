@@ -66,6 +66,8 @@ class Context {
   [[nodiscard]] bool recompute_ended(std::uint32_t serial) const noexcept;
   [[nodiscard]] const Progress& progress() const noexcept { return progress_; }
   [[nodiscard]] std::uint64_t calls(OpId op) const noexcept;
+  // A matrix product: its library keeps a workspace from one call to the next.
+  [[nodiscard]] bool multiplies_matrices(OpId op) const noexcept;
   // No module is running on any thread.
   [[nodiscard]] bool outside_modules() const noexcept { return open_modules_ == 0; }
 
@@ -77,7 +79,9 @@ class Context {
 
   ThreadState& state(ThreadId thread);
   [[nodiscard]] const ThreadState* find(ThreadId thread) const noexcept;
-  [[nodiscard]] bool only_allocates(OpId op);
+  // What an op's name says about it, looked up once.
+  enum Trait : std::uint8_t { kKnown = 1, kOnlyAllocates = 2, kMultiplies = 4 };
+  [[nodiscard]] std::uint8_t traits(OpId op);
   void begin_backward();
   void close(const ModuleFrame& frame);
 
@@ -86,7 +90,7 @@ class Context {
   std::vector<ThreadState> threads_;
   std::vector<ModuleFrame> closed_;
   std::vector<std::uint64_t> calls_;            // by op
-  std::vector<std::uint8_t> allocates_;         // by op: 0 not looked up yet, 1 no, 2 yes
+  std::vector<std::uint8_t> traits_;            // by op; 0 is not looked up yet
   std::vector<std::uint32_t> recomputing_;      // serials of recomputes that have not ended
   std::array<std::uint32_t, 3> open_phases_{};  // by Phase
   Progress progress_;

@@ -43,11 +43,14 @@ class Pass {
 };
 
 // What `block` was for. A label decides; without one the block's life does:
-//   born and dead inside one op call            Workspace
-//   born in forward, alive when backward began  Activation (Input if no forward had begun in its
-//   step) born in forward, dead before that           Temp born in recompute, alive after it
-//   Activation, else Temp born in backward, alive after it            Gradient, else Temp born in
-//   the optimizer, alive after it       Optstate, else Temp alive after two whole steps Other
+//   born and dead inside one op call               Workspace
+//   born in a matrix product, kept over two steps  Workspace (cuBLAS keeps its own from call to call)
+//   born in forward, kept over two steps           Other
+//   born in forward, alive when backward began     Activation, or Input if its step had no forward yet
+//   born in forward, dead before that              Temp
+//   born in recompute, alive after it              Activation, else Temp
+//   born in backward, alive after it               Gradient, else Temp
+//   born in the optimizer, alive after it          Optstate, else Temp
 // `alive`: the recording ended first. Then what a forward left behind counts as Activation.
 CategoryId resolve_category(const Block& block, const Context& context, bool alive);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <string_view>
 
 #include <peakline/context.h>
@@ -12,6 +13,14 @@ bool is_allocation_op(std::string_view name) {
   constexpr std::string_view kNewEmpty = "aten::new_empty";
   return name.starts_with(kEmpty) || name.starts_with(kNewEmpty) || name == "aten::resize_" ||
          name == "aten::resize";
+}
+
+bool is_matrix_product(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kNames{
+      "aten::mm",      "aten::addmm",  "aten::bmm",        "aten::baddbmm",
+      "aten::addmv",   "aten::linear", "aten::_scaled_mm", "aten::_addmm_activation",
+      "aten::_int_mm", "aten::mv"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 std::size_t index(Phase phase) { return static_cast<std::size_t>(phase); }
@@ -30,22 +39,28 @@ const Context::ThreadState* Context::find(ThreadId thread) const noexcept {
   return thread.raw() < threads_.size() ? &threads_[thread.raw()] : nullptr;
 }
 
-bool Context::only_allocates(OpId op) {
-  if (op.raw() >= allocates_.size()) {
-    // Grown to the whole table at once; an id beyond it is unknown and counts as "no".
-    allocates_.resize(dictionary_.op_count(), 0);
-    if (op.raw() >= allocates_.size()) return false;
+std::uint8_t Context::traits(OpId op) {
+  if (op.raw() >= traits_.size()) {
+    // Grown to the whole table at once; an id beyond it is unknown and has no traits.
+    traits_.resize(dictionary_.op_count(), 0);
+    if (op.raw() >= traits_.size()) return 0;
   }
-  std::uint8_t& known = allocates_[op.raw()];
-  if (known == 0) known = is_allocation_op(dictionary_.op(op)) ? 2 : 1;
-  return known == 2;
+  std::uint8_t& known = traits_[op.raw()];
+  if (known == 0) {
+    const std::string_view name = dictionary_.op(op);
+    known = kKnown;
+    if (is_allocation_op(name)) known |= kOnlyAllocates;
+    if (is_matrix_product(name)) known |= kMultiplies;
+  }
+  return known;
 }
 
 void Context::on(ThreadId thread, const OpBegin& begin) {
   if (begin.op.raw() >= dictionary_.op_count()) diagnostics_.count(Loss::kUnknownId);
-  state(thread).ops.push_back({begin.op, ++op_serial_, only_allocates(begin.op)});
-  if (begin.op.raw() < allocates_.size()) {
-    if (calls_.size() < allocates_.size()) calls_.resize(allocates_.size(), 0);
+  const bool allocates = (traits(begin.op) & kOnlyAllocates) != 0;
+  state(thread).ops.push_back({begin.op, ++op_serial_, allocates});
+  if (begin.op.raw() < traits_.size()) {
+    if (calls_.size() < traits_.size()) calls_.resize(traits_.size(), 0);
     ++calls_[begin.op.raw()];
   }
 }
@@ -199,6 +214,10 @@ bool Context::recompute_ended(std::uint32_t serial) const noexcept {
 
 std::uint64_t Context::calls(OpId op) const noexcept {
   return op.raw() < calls_.size() ? calls_[op.raw()] : 0;
+}
+
+bool Context::multiplies_matrices(OpId op) const noexcept {
+  return op.raw() < traits_.size() && (traits_[op.raw()] & kMultiplies) != 0;
 }
 
 }  // namespace peakline

@@ -21,6 +21,11 @@ CategoryId resolve_category(const Block& block, const Context& context, bool ali
   const Birth& birth = block.birth;
   const Progress& now = context.progress();
   if (!alive && context.runs(birth.thread, birth.op_call)) return category::kWorkspace;
+  // A loss that is kept until the next one replaces it lives into the next step, but no further.
+  const bool kept = now.steps > birth.progress.steps + 1;
+  if (kept && birth.era != Era::kOptimizer && context.multiplies_matrices(block.op)) {
+    return category::kWorkspace;
+  }
 
   switch (birth.era) {
     case Era::kForward:

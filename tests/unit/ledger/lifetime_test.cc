@@ -116,6 +116,13 @@ TEST(Lifetime, WhatForwardMadeAndStepsKeepIsOther) {
   EXPECT_EQ(category_at_peak(trace), "Other");
 }
 
+TEST(Lifetime, WhatAMatrixProductMadeAndStepsKeepIsItsLibrarysWorkspace) {
+  TraceBuilder trace;
+  trace.phase_begin(Phase::kBackward).op("aten::mm").alloc("kept", 1_MiB).op_end();
+  trace.phase_end(Phase::kBackward).step().step().step();
+  EXPECT_EQ(category_at_peak(trace), "Workspace");
+}
+
 TEST(Lifetime, ALabelHoldsForTheWholeLifeEvenWhenItComesAfterThePeak) {
   TraceBuilder trace;
   trace.phase_begin(Phase::kBackward).alloc("a", 1_MiB).phase_end(Phase::kBackward);
