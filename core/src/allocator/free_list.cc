@@ -5,16 +5,33 @@
 namespace peakline {
 namespace {
 
-// How many of the first `count` keys are below `key`. The loop has no branch that depends on data.
+// How many of the first `count` keys have a first word below `high`. No branch depends on the data.
 template <class Keys>
-unsigned count_below(const Keys& keys, unsigned count, FreeKey key) noexcept {
+unsigned count_high_below(const Keys& keys, unsigned count, std::uint64_t high) noexcept {
   unsigned base = 0;
   while (count > 1) {
     const unsigned half = count / 2;
-    base += keys[base + half - 1] < key ? half : 0;
+    base += keys[base + half - 1].high < high ? half : 0;
     count -= half;
   }
-  return base + (count == 1 && keys[base] < key ? 1 : 0);
+  return base + (count == 1 && keys[base].high < high ? 1 : 0);
+}
+
+// How many are below `key`.
+template <class Keys>
+unsigned count_below(const Keys& keys, unsigned count, FreeKey key) noexcept {
+  unsigned at = count_high_below(keys, count, key.high);
+  while (at < count && keys[at].high == key.high && keys[at].low < key.low) ++at;
+  return at;
+}
+
+// Which child of an inner node is the place of `key`: the last one whose bound is not above it. The
+// first child has no lower bound.
+template <class Keys>
+unsigned child_for(const Keys& keys, unsigned count, FreeKey key) noexcept {
+  unsigned at = count_high_below(keys, count, key.high);
+  while (at < count && keys[at].high == key.high && keys[at].low <= key.low) ++at;
+  return at == 0 ? 0 : at - 1;
 }
 
 template <class Array, class Value>
@@ -82,11 +99,19 @@ FreeList::Cursor FreeList::lower_bound(FreeKey key) const noexcept {
   Node* node = root_;
   while (!node->is_leaf) {
     auto* const inner = static_cast<Inner*>(node);
-    // The first child has no lower bound; the others are found by theirs.
-    const unsigned below = count_below(inner->keys, inner->count, key + 1);
-    node = inner->children[below == 0 ? 0 : below - 1];
+    node = inner->children[child_for(inner->keys, inner->count, key)];
   }
   return make_cursor(static_cast<Leaf*>(node), count_below(node->keys, node->count, key));
+}
+
+FreeList::Cursor FreeList::first_of_size(std::uint64_t size) const noexcept {
+  const FreeKey key = free_key(size, 0, 0);
+  Node* node = root_;
+  while (!node->is_leaf) {
+    auto* const inner = static_cast<Inner*>(node);
+    node = inner->children[child_for(inner->keys, inner->count, key)];
+  }
+  return make_cursor(static_cast<Leaf*>(node), count_high_below(node->keys, node->count, key.high));
 }
 
 FreeList::Leaf* FreeList::descend(FreeKey key, Path& path, unsigned& depth) const noexcept {
@@ -94,8 +119,7 @@ FreeList::Leaf* FreeList::descend(FreeKey key, Path& path, unsigned& depth) cons
   depth = 0;
   while (!node->is_leaf) {
     auto* const inner = static_cast<Inner*>(node);
-    const unsigned below = count_below(inner->keys, inner->count, key + 1);
-    const unsigned child = below == 0 ? 0 : below - 1;
+    const unsigned child = child_for(inner->keys, inner->count, key);
     path[depth++] = {inner, child};
     node = inner->children[child];
   }
@@ -166,7 +190,7 @@ void FreeList::add_child(Node* child, FreeKey bound, Path& path, unsigned depth)
   auto* const root = new Inner;
   root->is_leaf = false;
   root->count = 2;
-  root->keys[0] = 0;
+  root->keys[0] = {};
   root->children[0] = root_;
   root->keys[1] = bound;
   root->children[1] = child;
@@ -241,7 +265,7 @@ void FreeList::drop_leaf(Leaf* leaf, Path& path, unsigned depth) {
     auto [node, at] = path[--depth];
     erase_at(node->keys, node->count, at);
     erase_at(node->children, node->count, at);
-    node->keys[0] = 0;  // whatever comes first takes everything below it, too
+    node->keys[0] = {};  // whatever comes first takes everything below it, too
     if (--node->count > 0) break;
     delete node;  // never the root: that one is replaced by its last child below
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,20 +10,24 @@
 
 namespace peakline {
 
-// Size, address and block number in one comparable word: sizes and addresses are multiples of 512.
-__extension__ typedef unsigned __int128 FreeKey;
+// Size, address and block number in two comparable words. Sizes and addresses are multiples of 512;
+// sizes stay below 2^57, addresses, too. Blocks of one size mostly differ in the second word only.
+struct FreeKey {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend constexpr auto operator<=>(const FreeKey&, const FreeKey&) = default;
+};
 
 constexpr FreeKey free_key(std::uint64_t size, std::uint64_t address, std::uint32_t block) {
-  return (static_cast<FreeKey>(size >> 9) << 80) | (static_cast<FreeKey>(address >> 9) << 32) |
-         block;
+  return {(size >> 9 << 16) | (address >> 41), (address >> 9 << 32) | block};
 }
-constexpr std::uint32_t block_of(FreeKey key) { return static_cast<std::uint32_t>(key); }
-constexpr std::uint64_t size_of(FreeKey key) { return static_cast<std::uint64_t>(key >> 80) << 9; }
+constexpr std::uint32_t block_of(FreeKey key) { return static_cast<std::uint32_t>(key.low); }
+constexpr std::uint64_t size_of(FreeKey key) { return key.high >> 16 << 9; }
 
 // An ordered set of FreeKeys: a B+ tree whose nodes are dropped only when they are empty, so that
 // churn at one size does not split and join nodes. Search, insert and erase are logarithmic.
 class FreeList {
-  static constexpr unsigned kFanout = 32;
+  static constexpr unsigned kFanout = 64;
   struct Node {
     unsigned count = 0;
     bool is_leaf = true;
@@ -45,11 +50,13 @@ class FreeList {
     void advance() noexcept;
     void retreat() noexcept;  // from the first place: to the end
 
+    Cursor() = default;
+
    private:
     friend class FreeList;
     Cursor(Leaf* leaf, unsigned index) : leaf_(leaf), index_(index) {}
-    Leaf* leaf_;
-    unsigned index_;
+    Leaf* leaf_ = nullptr;
+    unsigned index_ = 0;
   };
 
   FreeList();
@@ -63,6 +70,8 @@ class FreeList {
   // The same as erasing a key that is in the list and inserting another, but mostly cheaper.
   void replace(FreeKey key, FreeKey with);
   void replace(Cursor at, FreeKey with);
+  // The first block of at least `size` bytes.
+  [[nodiscard]] Cursor first_of_size(std::uint64_t size) const noexcept;
   // The first key that is not below `key`.
   [[nodiscard]] Cursor lower_bound(FreeKey key) const noexcept;
   [[nodiscard]] Cursor first() const noexcept { return make_cursor(first_, 0); }

@@ -54,7 +54,7 @@ bool CachingAllocator::Impl::release_oversize(const Request& request) {
   if (config.max_split_size == AllocatorConfig::kUnlimited) return false;
   const FreeList& list = request.home->free;
   const std::uint64_t wanted = std::max(request.size, max_split_);
-  FreeList::Cursor cursor = list.lower_bound(free_key(wanted, 0, 0));
+  FreeList::Cursor cursor = list.first_of_size(wanted);
   if (!cursor.at_end() && !blocks_[block_of(cursor.key())].is_expandable()) {
     release_block(block_of(cursor.key()));
     return true;

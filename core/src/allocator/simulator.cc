@@ -59,20 +59,19 @@ Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId st
   request.size = config.round_size(requested);
   request.home = &pool_for(request.size, stream).of(slot);
   BlockIndex index = find_free(request);
-  const bool is_listed = index != kNoBlock;
-  if (!is_listed) index = find_or_make(request);
+  if (index == kNoBlock) index = find_or_make(request);
   if (index == kNoBlock) return fail(request);
-  return hand_out(index, request, is_listed);
+  return hand_out(index, request);
 }
 
 // The smallest free block that fits, and of equal ones the lowest.
-BlockIndex CachingAllocator::Impl::find_free(const Request& request) {
+BlockIndex CachingAllocator::Impl::find_free(Request& request) {
   if (collects_garbage()) ++request.home->pool.searches;
-  const FreeList::Cursor cursor = request.home->free.lower_bound(free_key(request.size, 0, 0));
-  if (cursor.at_end()) return kNoBlock;
-  BlockIndex index = block_of(cursor.key());
+  FreeList::Cursor place = request.home->free.first_of_size(request.size);
+  if (place.at_end()) return kNoBlock;
+  BlockIndex index = block_of(place.key());
   if (blocks_[index].is_expandable()) {
-    index = find_expandable_fit(cursor);
+    index = find_expandable_fit(place);
     if (index == kNoBlock) return kNoBlock;
   }
   const std::uint64_t size = blocks_[index].size;
@@ -81,27 +80,30 @@ BlockIndex CachingAllocator::Impl::find_free(const Request& request) {
                                 : size >= request.size + raw(config.max_non_split_rounding)) {
     return kNoBlock;
   }
+  request.place = place;
   return index;
 }
 
 // The end of an expandable segment counts with the room it can grow into, so a larger block that
 // cannot grow as far is the better fit.
-BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor cursor) const {
-  BlockIndex index = block_of(cursor.key());
+BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor& place) const {
+  BlockIndex index = block_of(place.key());
   if (!config.expandable_segments) {
     do {
-      cursor.advance();
-      if (cursor.at_end()) return kNoBlock;
-      index = block_of(cursor.key());
+      place.advance();
+      if (place.at_end()) return kNoBlock;
+      index = block_of(place.key());
     } while (blocks_[index].is_expandable());
     return index;
   }
   while (blocks_[index].is_expandable()) {
-    cursor.advance();
-    if (cursor.at_end()) break;
-    const BlockIndex next = block_of(cursor.key());
-    if (expandable_size(blocks_[next]) >= expandable_size(blocks_[index])) break;
-    index = next;
+    FreeList::Cursor next = place;
+    next.advance();
+    if (next.at_end()) break;
+    const BlockIndex larger = block_of(next.key());
+    if (expandable_size(blocks_[larger]) >= expandable_size(blocks_[index])) break;
+    place = next;
+    index = larger;
   }
   return index;
 }
@@ -163,11 +165,11 @@ bool CachingAllocator::Impl::should_split(const CacheBlock& block, std::uint64_t
 }
 
 // Cuts `size` bytes off the front; the rest goes (back) to its list. The front is a new block.
-BlockIndex CachingAllocator::Impl::split(BlockIndex index, std::uint64_t size, bool is_listed) {
+BlockIndex CachingAllocator::Impl::split(BlockIndex index, const Request& request) {
+  const std::uint64_t size = request.size;
   const BlockIndex front_index = blocks_.add();
   CacheBlock& rest = blocks_[index];
   CacheBlock& front = blocks_[front_index];
-  const FreeKey old_key = key_of(rest, index);
   front.address = rest.address;
   front.size = size;
   front.segment = rest.segment;
@@ -179,22 +181,21 @@ BlockIndex CachingAllocator::Impl::split(BlockIndex index, std::uint64_t size, b
   rest.address += size;
   rest.size -= size;
   rest.age_base = rest.home->pool.searches;
-  if (is_listed) {
-    rest.home->free.replace(old_key, key_of(rest, index));
-  } else {
+  if (request.place.at_end()) {
     rest.home->free.insert(key_of(rest, index));
+  } else {
+    rest.home->free.replace(request.place, key_of(rest, index));
   }
   return front_index;
 }
 
-Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request,
-                                            bool is_listed) {
+Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request) {
   const bool small = request.home->is_small;
   const bool was_split = blocks_[index].is_split();
   const bool plain = !blocks_[index].is_expandable();
   if (should_split(blocks_[index], request.size)) {
     const BlockIndex rest = index;
-    index = split(index, request.size, is_listed);
+    index = split(index, request);
     if (plain && was_split) {
       decrease(stats.inactive_split_bytes, small, request.size);
     } else if (plain) {
@@ -202,7 +203,7 @@ Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& req
       increase(stats.inactive_split, small, 1);
     }
   } else {
-    if (is_listed) erase_free(index);
+    if (!request.place.at_end()) request.home->free.erase(request.place);
     if (plain && was_split) {
       decrease(stats.inactive_split_bytes, small, blocks_[index].size);
       decrease(stats.inactive_split, small, 1);

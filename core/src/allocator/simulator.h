@@ -59,9 +59,10 @@ class CachingAllocator::Impl {
   // One request on its way.
   struct Request {
     std::uint64_t requested;
-    std::uint64_t size;     // rounded
-    std::uint64_t segment;  // what a new segment would have
-    StreamCache* home;      // the pool and stream to be served from
+    std::uint64_t size;      // rounded
+    std::uint64_t segment;   // what a new segment would have
+    StreamCache* home;       // the pool and stream to be served from
+    FreeList::Cursor place;  // where the block that was found is listed; the end: nowhere
     bool rejected = false;
   };
 
@@ -99,12 +100,12 @@ class CachingAllocator::Impl {
   std::uint32_t slot_of(StreamId stream);
   [[nodiscard]] BlockPool& pool_for(std::uint64_t size, StreamId stream) const;
   // A free block that fits, still in its list.
-  BlockIndex find_free(const Request& request);
-  BlockIndex find_expandable_fit(FreeList::Cursor cursor) const;
+  BlockIndex find_free(Request& request);
+  BlockIndex find_expandable_fit(FreeList::Cursor& place) const;
   BlockIndex find_or_make(Request& request);
   bool should_split(const CacheBlock& block, std::uint64_t size) const;
-  Allocation hand_out(BlockIndex index, const Request& request, bool is_listed);
-  BlockIndex split(BlockIndex index, std::uint64_t size, bool is_listed);
+  Allocation hand_out(BlockIndex index, const Request& request);
+  BlockIndex split(BlockIndex index, const Request& request);
   void free_block(BlockIndex index);
   void try_merge(BlockIndex into, BlockIndex from);
   void join(BlockIndex into, BlockIndex from);

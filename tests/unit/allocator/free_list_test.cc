@@ -47,7 +47,7 @@ TEST(FreeList, AnEmptyListHasNoPlaces) {
   FreeList list;
   EXPECT_TRUE(list.first().at_end());
   EXPECT_TRUE(list.last().at_end());
-  EXPECT_TRUE(list.lower_bound(0).at_end());
+  EXPECT_TRUE(list.lower_bound({}).at_end());
 }
 
 // Windows of sizes that move up and down empty leaves at both ends, where separators can go stale.
@@ -69,8 +69,20 @@ TEST(FreeList, AgreesWithASetWhileItsSizesDrift) {
       // Erase from the low end as often as anywhere.
       const auto it = random() % 2 == 0 ? model.begin() : model.lower_bound(key);
       if (it != model.end()) {
-        list.erase(*it);
-        model.erase(it);
+        if (random() % 3 == 0) {
+          // A change of one key, as splitting and joining blocks do it.
+          const FreeKey other = any_key();
+          if (model.contains(other)) continue;
+          list.replace(*it, other);
+          model.erase(it);
+          model.insert(other);
+        } else if (random() % 2 == 0) {
+          list.erase(list.lower_bound(*it));
+          model.erase(it);
+        } else {
+          list.erase(*it);
+          model.erase(it);
+        }
       }
     }
     const FreeKey wanted = any_key();
@@ -78,6 +90,10 @@ TEST(FreeList, AgreesWithASetWhileItsSizesDrift) {
     const auto found = list.lower_bound(wanted);
     ASSERT_EQ(found.at_end(), expected == model.end()) << "step " << i;
     if (!found.at_end()) ASSERT_TRUE(found.key() == *expected) << "step " << i;
+    const auto of_size = list.first_of_size(size_of(wanted));
+    const auto expected_of_size = model.lower_bound(free_key(size_of(wanted), 0, 0));
+    ASSERT_EQ(of_size.at_end(), expected_of_size == model.end());
+    if (!of_size.at_end()) ASSERT_TRUE(of_size.key() == *expected_of_size) << "step " << i;
     ASSERT_EQ(list.size(), model.size());
     if (i % 5000 == 0) ASSERT_TRUE(keys_of(list) == std::vector(model.begin(), model.end()));
   }
