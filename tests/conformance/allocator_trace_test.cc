@@ -76,14 +76,14 @@ class RealTrace : public ::testing::TestWithParam<TraceCase> {};
 
 TEST_P(RealTrace, TakesTheSameSegmentsAtTheSameAddresses) {
   const Replayed run(GetParam(), true);
-  EXPECT_EQ(to_texts(run.simulated, true), to_texts(run.real, true));
+  EXPECT_EQ(first_difference(run.simulated, run.real, true), "");
   EXPECT_EQ(run.allocator->stats().reserved_bytes[0].peak, peak_reserved_of(run.real));
   EXPECT_EQ(run.same_addresses, run.allocations);
 }
 
 TEST_P(RealTrace, TakesTheSameSegmentsWithThePlacementModelInsteadOfTheDriver) {
   const Replayed run(GetParam(), false);
-  EXPECT_EQ(to_texts(run.simulated, false), to_texts(run.real, false));
+  EXPECT_EQ(first_difference(run.simulated, run.real, false), "");
   EXPECT_EQ(run.allocator->stats().reserved_bytes[0].peak, peak_reserved_of(run.real));
 }
 

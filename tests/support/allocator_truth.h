@@ -89,11 +89,19 @@ inline std::string to_text(const SegmentChange& change, bool with_address) {
                      with_address ? fmt::format(" at {:#x}", change.address.raw()) : "");
 }
 
-inline std::vector<std::string> to_texts(const std::vector<SegmentChange>& changes,
-                                         bool with_address) {
-  std::vector<std::string> texts;
-  for (const SegmentChange& change : changes) texts.push_back(to_text(change, with_address));
-  return texts;
+// Where the simulated changes first differ from the real ones; empty when they are the same.
+inline std::string first_difference(const std::vector<SegmentChange>& simulated,
+                                    const std::vector<SegmentChange>& real, bool with_address) {
+  const auto text = [&](const std::vector<SegmentChange>& changes, std::size_t i) {
+    return i < changes.size() ? to_text(changes[i], with_address) : std::string("nothing");
+  };
+  for (std::size_t i = 0; i < std::max(simulated.size(), real.size()); ++i) {
+    if (text(simulated, i) != text(real, i)) {
+      return fmt::format("change {} of {}: {} instead of {}", i, real.size(), text(simulated, i),
+                         text(real, i));
+    }
+  }
+  return {};
 }
 
 inline std::int64_t peak_reserved_of(const std::vector<SegmentChange>& changes) {

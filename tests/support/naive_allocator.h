@@ -180,7 +180,10 @@ class NaiveAllocator {
     segment.size = bytes;
     segment.stream = stream;
     segment.small = small;
-    segment.pieces.push_back({segment.address, bytes});
+    Piece whole;
+    whole.address = segment.address;
+    whole.size = bytes;
+    segment.pieces.push_back(whole);
     segments_.push_back(std::move(segment));
     return &segments_.back();
   }

@@ -84,6 +84,9 @@ bool CachingAllocator::Impl::release_cached() {
     release_blocks(1);
     release_blocks(0);
   }
+  // torch keeps these in a hash table that spreads ids by Fibonacci hashing, and walks its slots.
+  std::ranges::sort(freeable_pools_, {},
+                    [](PoolId id) { return id.raw() * 0x9E3779B97F4A7C15ull; });
   std::vector<PoolId> still_freeable;
   for (const PoolId id : freeable_pools_) {
     const PrivatePool& pool = private_pools_.at(id);

@@ -31,8 +31,10 @@ bool RecordedDevice::next_is(SegmentChange::Kind kind, Bytes bytes) const noexce
 
 std::optional<Address> RecordedDevice::allocate(Bytes bytes) {
   if (!next_is(SegmentChange::Kind::kAlloc, bytes)) {
-    leave_record();
-    return model_->allocate(bytes);
+    // What fails leaves no trace in a record, so failing here does not contradict it.
+    const std::optional<Address> address = model_->allocate(bytes);
+    if (address) leave_record();
+    return address;
   }
   if (!model_->map(bytes)) return std::nullopt;
   const Address address = pending_.front().address;
@@ -57,12 +59,14 @@ void RecordedDevice::release_addresses(Address address, Bytes bytes) {
 }
 
 bool RecordedDevice::map(Bytes bytes) {
-  if (next_is(SegmentChange::Kind::kMap, bytes)) {
+  const bool is_recorded = next_is(SegmentChange::Kind::kMap, bytes);
+  if (!model_->map(bytes)) return false;
+  if (is_recorded) {
     pending_.pop_front();
   } else {
     leave_record();
   }
-  return model_->map(bytes);
+  return true;
 }
 
 void RecordedDevice::unmap(Bytes bytes) { model_->unmap(bytes); }

@@ -66,7 +66,8 @@ TEST(AllocatorConfig, EveryErrorNamesTheOptionAndTheValue) {
   EXPECT_EQ(error_of("roundup_power2_divisions:[256:2"),
             "allocator settings: roundup_power2_divisions needs a number, or a list such as "
             "[256:1,512:2,>:4]");
-  EXPECT_EQ(error_of("expandable_segments:True max_split_size_mb:30").find("True or False"), 46u);
+  EXPECT_NE(error_of("expandable_segments:True max_split_size_mb:30").find("True or False"),
+            std::string::npos);
   EXPECT_NE(error_of("no_such_option:1").find("'no_such_option' is not an option"),
             std::string::npos);
   EXPECT_EQ(error_of(",expandable_segments:True"),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <vector>
@@ -89,13 +90,19 @@ TEST(FreeList, AgreesWithASetWhileItsSizesDrift) {
     const auto expected = model.lower_bound(wanted);
     const auto found = list.lower_bound(wanted);
     ASSERT_EQ(found.at_end(), expected == model.end()) << "step " << i;
-    if (!found.at_end()) ASSERT_TRUE(found.key() == *expected) << "step " << i;
+    if (!found.at_end()) {
+      ASSERT_TRUE(found.key() == *expected) << "step " << i;
+    }
     const auto of_size = list.first_of_size(size_of(wanted));
     const auto expected_of_size = model.lower_bound(free_key(size_of(wanted), 0, 0));
     ASSERT_EQ(of_size.at_end(), expected_of_size == model.end());
-    if (!of_size.at_end()) ASSERT_TRUE(of_size.key() == *expected_of_size) << "step " << i;
+    if (!of_size.at_end()) {
+      ASSERT_TRUE(of_size.key() == *expected_of_size) << "step " << i;
+    }
     ASSERT_EQ(list.size(), model.size());
-    if (i % 5000 == 0) ASSERT_TRUE(keys_of(list) == std::vector(model.begin(), model.end()));
+    if (i % 5000 == 0) {
+      ASSERT_TRUE(keys_of(list) == std::vector(model.begin(), model.end()));
+    }
   }
 }
 

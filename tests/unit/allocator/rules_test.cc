@@ -39,8 +39,8 @@ TEST(Segments, AreTwoMegabytesForSmallAndTwentyForMediumBlocks) {
   EXPECT_EQ(world.reserved(), 2_MiB);
   world.alloc("medium", 1048577_B);
   EXPECT_EQ(world.reserved(), 22_MiB);
-  world.alloc("large", 11_MiB);
-  EXPECT_EQ(world.reserved(), 34_MiB) << "from 10 MiB on: rounded to 2 MiB";
+  world.alloc("large", 21_MiB);
+  EXPECT_EQ(world.reserved(), 44_MiB) << "from 10 MiB on: rounded to 2 MiB";
 }
 
 TEST(Segments, OfMediumBlocksHaveTheConfiguredSize) {
@@ -132,14 +132,15 @@ TEST(GarbageCollection, ReturnsTheOldestBlocksAboveTheThreshold) {
   world.allocator->set_memory_limit(1_GiB);
   world.alloc("old", 300_MiB);
   world.free("old");
-  world.alloc("young", 290_MiB, 1);
+  world.alloc("young", 200_MiB, 1);
   for (int i = 0; i < 20; ++i) {
-    world.alloc("x", 30_MiB, 2);
+    world.alloc("x", 280_MiB, 1);
     world.free("x");
   }
   world.free("young");
   world.alloc("y", 100_MiB, 3);
   ASSERT_EQ(world.stats().num_device_free, 1);
+  EXPECT_EQ(world.changes[world.changes.size() - 2].kind, SegmentChange::Kind::kFree);
   EXPECT_EQ(world.changes[world.changes.size() - 2].bytes, 300_MiB);
   EXPECT_EQ(world.stats().num_alloc_retries, 0);
 }
