@@ -58,8 +58,8 @@ def fake_transformer(device: str = "cpu") -> Subject:
 
     mode = FakeTensorMode()
     with mode, torch.device(device):
-        layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, dropout=0.0)
-        model = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+        layers = [nn.TransformerEncoderLayer(256, 4, 512, 0.0, batch_first=True) for _ in range(6)]
+        model = nn.Sequential(*layers)
         optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
         x = torch.randn(8, 64, 256)
 

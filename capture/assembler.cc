@@ -136,24 +136,26 @@ void Assembler::free(const RawEvent& raw) {
   if (block == nullptr) return free_foreign(raw, where);
   emit(raw.thread, Free{block->block});
   where.total -= block->bytes;
-  if (where.departed.address != 0) where.pending.push_back(where.departed);
-  where.departed = raw.device == host_device_ ? LiveBlock{} : *block;
+  if (raw.device != host_device_) remember(where, *block);
   where.blocks.erase(block);
 }
 
+void Assembler::remember(Device& where, const LiveBlock& block) {
+  if (where.freed.empty()) where.freed.resize(kRemembered);
+  where.freed[where.next_freed] = {block.address, block.block};
+  where.next_freed = (where.next_freed + 1) % kRemembered;
+}
+
 void Assembler::free_completed(const RawEvent& raw) {
-  // Nearly always the free was complete at once, and the format then needs no event for it.
   Device& where = device(raw);
-  if (where.departed.address == raw.address) {
-    where.departed = {};
+  // The address is not handed out again before this, so the newest entry is the one.
+  for (std::size_t i = 1; i <= where.freed.size(); ++i) {
+    Freed& freed = where.freed[(where.next_freed + kRemembered - i) % kRemembered];
+    if (freed.address != raw.address) continue;
+    emit(raw.thread, FreeCompleted{freed.block});
+    freed = {};
     return;
   }
-  const auto found =
-      std::find_if(where.pending.begin(), where.pending.end(),
-                   [&](const LiveBlock& block) { return block.address == raw.address; });
-  if (found == where.pending.end()) return;
-  emit(raw.thread, FreeCompleted{found->block});
-  where.pending.erase(found);
 }
 
 // A block from before the recording. On the host such blocks were never counted.

@@ -26,14 +26,20 @@ class Assembler : private ModuleTracker::Output {
   void finish();
 
  private:
+  // A free that another stream delays completes within a few others; this many are remembered.
+  static constexpr std::size_t kRemembered = 4096;
+  struct Freed {
+    std::uint64_t address = 0;
+    BlockId block;
+  };
   struct Device {
     AddressMap blocks;
     std::int64_t total = 0;
     std::uint64_t estimated = 0;  // address of the last block whose size is not certain
     BlockId foreign;              // what was alive before and is known only as a sum
     std::int64_t foreign_bytes = 0;
-    LiveBlock departed;              // freed, and waiting to hear whether that is already complete
-    std::vector<LiveBlock> pending;  // freed, still used by another stream
+    std::vector<Freed> freed;  // the last ones, in a ring
+    std::size_t next_freed = 0;
   };
 
   void emit(std::uint16_t thread, const EventBody& body) override;
@@ -42,6 +48,7 @@ class Assembler : private ModuleTracker::Output {
   void on_phase(const RawEvent& raw);
   void alloc(const RawEvent& raw);
   void free(const RawEvent& raw);
+  static void remember(Device& device, const LiveBlock& block);
   void free_completed(const RawEvent& raw);
   void free_foreign(const RawEvent& raw, Device& device);
   void foreign(const RawEvent& raw);

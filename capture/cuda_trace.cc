@@ -23,12 +23,18 @@ constexpr std::size_t kMaxDevices = 64;
 
 std::atomic<Devices*> g_devices{nullptr};
 std::atomic<bool> g_rounds_otherwise{false};
-// By device: the last block's size is not certain yet. Written under the allocator's lock.
-std::array<std::atomic<bool>, kMaxDevices> g_unsettled{};
+// What is known of a device between two actions of its allocator. Written under its lock, except
+// that settle() may clear `unsettled`.
+struct DeviceState {
+  std::atomic<std::uint64_t> actions{0};
+  std::atomic<std::uint64_t> unsettled{0};  // which action made a block of uncertain size; 0: none
+};
+std::array<DeviceState, kMaxDevices> g_states;
 thread_local c10::DeviceIndex t_device = 0;  // of this thread's last uncertain block
+thread_local std::uint64_t t_freed = 0;      // address of this thread's last free
 
-std::atomic<bool>& unsettled(c10::DeviceIndex device) {
-  return g_unsettled[static_cast<std::size_t>(device) % kMaxDevices];
+DeviceState& state(c10::DeviceIndex device) {
+  return g_states[static_cast<std::size_t>(device) % kMaxDevices];
 }
 
 // A setting of the allocator's may round sizes in another way than to multiples of 512.
@@ -68,8 +74,10 @@ RawEvent total(c10::DeviceIndex index, DeviceId device) {
 }
 
 void on_alloc(Recorder& recorder, const Entry& entry, DeviceId device) {
+  DeviceState& now = state(entry.device_);
+  const std::uint64_t action = now.actions.fetch_add(1, std::memory_order_acq_rel) + 1;
   // The total does not have this block in it yet, and settles the one before.
-  if (unsettled(entry.device_).load(std::memory_order_relaxed)) {
+  if (now.unsettled.load(std::memory_order_acquire) != 0) {
     recorder.push(total(entry.device_, device));
   }
   const bool certain =
@@ -78,30 +86,45 @@ void on_alloc(Recorder& recorder, const Entry& entry, DeviceId device) {
   alloc.extra = alloc.size;
   alloc.size = std::max(kRounding, (alloc.size + kRounding - 1) / kRounding * kRounding);
   push_inside_ops(recorder, alloc);
-  unsettled(entry.device_).store(!certain, std::memory_order_relaxed);
+  now.unsettled.store(certain ? 0 : action, std::memory_order_release);
   if (certain) return;
   t_device = entry.device_;
   settle_at_op_end();
 }
 
 void on_free(Recorder& recorder, const Entry& entry, DeviceId device) {
+  DeviceState& now = state(entry.device_);
+  now.actions.fetch_add(1, std::memory_order_acq_rel);
   RawEvent free = event(entry, RawKind::kFree, device);
   free.size = 0;  // it is what was asked for, not what is counted
-  if (!unsettled(entry.device_).exchange(false, std::memory_order_relaxed)) {
-    return recorder.push(free);
-  }
+  t_freed = free.address;
+  if (now.unsettled.exchange(0, std::memory_order_acq_rel) == 0) return recorder.push(free);
   // The total has lost this block already.
   std::array<RawEvent, 2> both{free, total(entry.device_, device)};
   recorder.push_all(both);
 }
 
-// The op that allocated ends. Other threads may be allocating, so this total is only a hint.
+// Nearly always a free is complete at once, which says nothing new.
+void on_free_completed(Recorder& recorder, const Entry& entry, DeviceId device) {
+  const bool at_once = t_freed == static_cast<std::uint64_t>(entry.addr_);
+  t_freed = 0;
+  if (!at_once) recorder.push(event(entry, RawKind::kFreeCompleted, device));
+}
+
+// The op that allocated ends. Other threads may be allocating, so this total is only a hint, and
+// settles the matter only if the allocator has done nothing else in the meantime.
 void settle(Recorder& recorder) {
   Devices* devices = g_devices.load(std::memory_order_acquire);
-  if (devices == nullptr || !unsettled(t_device).load(std::memory_order_relaxed)) return;
+  DeviceState& then = state(t_device);
+  std::uint64_t open = then.unsettled.load(std::memory_order_acquire);
+  if (devices == nullptr || open == 0) return;
+  const std::uint64_t action = then.actions.load(std::memory_order_acquire);
   RawEvent hint = total(t_device, devices->cuda(t_device));
   hint.extra = 1;
   recorder.push(hint);
+  if (then.actions.load(std::memory_order_acquire) == action) {
+    then.unsettled.compare_exchange_strong(open, 0, std::memory_order_acq_rel);
+  }
 }
 
 void on_entry(const Entry& entry) {
@@ -115,7 +138,7 @@ void on_entry(const Entry& entry) {
     case Entry::FREE_REQUESTED:
       return on_free(*recorder, entry, device);
     case Entry::FREE_COMPLETED:
-      return recorder->push(event(entry, RawKind::kFreeCompleted, device));
+      return on_free_completed(*recorder, entry, device);
     case Entry::SEGMENT_ALLOC:
     case Entry::SEGMENT_MAP:
       return recorder->push(event(entry, RawKind::kSegmentAlloc, device));
@@ -135,7 +158,7 @@ bool CudaTrace::available() noexcept { return true; }
 
 void CudaTrace::start(Devices& devices) {
   g_rounds_otherwise.store(settings_round_otherwise(), std::memory_order_relaxed);
-  for (std::atomic<bool>& device : g_unsettled) device.store(false, std::memory_order_relaxed);
+  for (DeviceState& device : g_states) device.unsettled.store(0, std::memory_order_relaxed);
   set_settle(&settle);
   g_devices.store(&devices, std::memory_order_release);
   attach();

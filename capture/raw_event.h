@@ -13,7 +13,7 @@ enum class RawKind : std::uint8_t {
   kAllocEstimate,  // likewise, but the size is not certain until the next kTotal
   kAdopt,          // likewise, of a block that was there before, unless it is known already
   kFree,           // address, size (0 when the allocator does not say)
-  kFreeCompleted,  // address
+  kFreeCompleted,  // address; only when that was later than the free
   kResize,         // address, size: the new one
   kLabel,          // address, size: module << 32 | name, id: category
   kTotal,          // size: what the allocator now counts on this device; extra: 1 if only a hint

@@ -6,6 +6,7 @@
 # DEPS     folder with usr/{include,lib} of zstd, fmt, nlohmann-json and CLI11, where they are not installed
 # PYTHON   the Python with torch (default: python3)
 # OUT      where results are put (default: build/gpu/results)
+# OVERHEAD_ARGS  for benchmarks/overhead.py on the workloads (default: --pairs 9 --steps 6)
 # ONLY     any of: build tests exact overhead (default: all)
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -48,7 +49,7 @@ fi
 if wants overhead; then
   if [[ -n $workloads ]]; then
     "$python" benchmarks/overhead.py --workloads "$workloads" gpt2_fp32 llama1b_ac vit_large \
-      --pairs 9 --steps 6 --json "$out/overhead_gpu.json" 2>&1 | tee "$out/overhead_gpu.txt" | grep "|"
+      ${OVERHEAD_ARGS:---pairs 9 --steps 6} --json "$out/overhead_gpu.json" 2>&1 | tee "$out/overhead_gpu.txt" | grep "|"
   fi
   "$python" benchmarks/overhead.py --json "$out/overhead_cpu.json" 2>&1 | tee "$out/overhead_cpu.txt" | grep "|"
 fi
