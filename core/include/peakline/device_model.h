@@ -52,8 +52,11 @@ class DeviceModel {
 struct DriverOptions {
   Bytes total{std::int64_t{1} << 46};  // cudaMemGetInfo's total; more than any device has
   Bytes in_use{0};                     // by the CUDA context and others, before the first segment
-  Address top{0x7f0000000000};         // address space is taken from here downwards
-  Bytes kept{2_MiB};                   // what the driver shows as free and never gives out
+  // Address space that the driver itself uses in its first chunk until the first kernels are loaded,
+  // which is about when the third segment is taken. 0: a program without kernels.
+  Bytes startup{414_MiB};
+  Address top{0x7f0000000000};  // address space is taken from here downwards
+  Bytes kept{2_MiB};            // what the driver shows as free and never gives out
 };
 
 // The driver's placement, as seen on real GPUs (docs/allocator.md tells how): address space comes

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kChunk = std::uint64_t{32} << 20;
 // Reserved ranges start here and go up; the driver keeps a range of its own at 1 TiB.
 constexpr std::uint64_t kReservations = std::uint64_t{0x302000000};
+constexpr int kStartupSegments = 2;
 constexpr std::uint64_t kReservationsEnd = std::uint64_t{1} << 56;
 constexpr std::uint64_t kDriversOwn = std::uint64_t{1} << 40;
 constexpr std::uint64_t kDriversOwnSize = std::uint64_t{64} << 20;
@@ -166,10 +167,15 @@ class DriverModel : public DeviceModel {
         space_(kChunk, options.top.raw() / kChunk * kChunk),
         reservations_(kReservations, kReservationsEnd) {
     reservations_.take(kDriversOwn, kDriversOwn + kDriversOwnSize);
+    if (options.startup > Bytes{}) startup_ = place(raw(options.startup));
   }
 
   std::optional<Address> allocate(Bytes bytes) override {
     if (!map(bytes)) return std::nullopt;
+    if (startup_ && ++segments_ > kStartupSegments) {
+      remove(*startup_);
+      startup_.reset();
+    }
     const std::optional<std::uint64_t> at = place(raw(bytes));
     if (!at) unmap(bytes);
     return at ? std::optional(Address(*at)) : std::nullopt;
@@ -177,15 +183,7 @@ class DriverModel : public DeviceModel {
 
   void release(Address address, Bytes bytes) override {
     unmap(bytes);
-    const auto home = homes_.find(address.raw());
-    if (home == homes_.end()) return;
-    const Chunks::Number number = home->second;
-    homes_.erase(home);
-    chunks_.remove(number, address.raw());
-    const Chunk& chunk = chunks_[number];
-    if (!chunk.used.empty()) return;
-    space_.give_back(chunk.begin, chunk.end);
-    chunks_.drop(number);
+    remove(address.raw());
   }
 
   Address reserve_addresses(Bytes bytes) override {
@@ -222,9 +220,23 @@ class DriverModel : public DeviceModel {
     return at;
   }
 
+  void remove(std::uint64_t at) {
+    const auto home = homes_.find(at);
+    if (home == homes_.end()) return;
+    const Chunks::Number number = home->second;
+    homes_.erase(home);
+    chunks_.remove(number, at);
+    const Chunk& chunk = chunks_[number];
+    if (!chunk.used.empty()) return;
+    space_.give_back(chunk.begin, chunk.end);
+    chunks_.drop(number);
+  }
+
   Bytes total_;
   Bytes free_;
   Bytes kept_;
+  std::optional<std::uint64_t> startup_;
+  int segments_ = 0;  // counted until the startup range is gone
   AddressSpace space_;
   AddressSpace reservations_;
   Chunks chunks_;

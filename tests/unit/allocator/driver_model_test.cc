@@ -10,7 +10,7 @@ std::uint64_t allocate(DeviceModel& device, Bytes bytes) { return device.allocat
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(DriverModel, PutsChunksOf32MiBDownwards) {
-  const auto device = make_driver_model({.total = 64_GiB, .in_use = {}});
+  const auto device = make_driver_model({.total = 64_GiB, .startup = {}});
   const std::uint64_t a = allocate(*device, 34_MiB);
   const std::uint64_t b = allocate(*device, 40_MiB);
   EXPECT_EQ(a % (32 * kMiB), 0u);
@@ -18,7 +18,7 @@ TEST(DriverModel, PutsChunksOf32MiBDownwards) {
 }
 
 TEST(DriverModel, FillsTheNewestChunkThatHasRoomFromItsStart) {
-  const auto device = make_driver_model({.total = 64_GiB, .in_use = {}});
+  const auto device = make_driver_model({.total = 64_GiB, .startup = {}});
   const std::uint64_t old = allocate(*device, 40_MiB);    // 24 MiB left
   const std::uint64_t young = allocate(*device, 50_MiB);  // 14 MiB left
   EXPECT_EQ(allocate(*device, 2_MiB), young + 50 * kMiB);
@@ -27,7 +27,7 @@ TEST(DriverModel, FillsTheNewestChunkThatHasRoomFromItsStart) {
 }
 
 TEST(DriverModel, AnEmptyChunkGoesBackAndItsPlaceIsTheHighestHole) {
-  const auto device = make_driver_model({.total = 64_GiB, .in_use = {}});
+  const auto device = make_driver_model({.total = 64_GiB, .startup = {}});
   const std::uint64_t a = allocate(*device, 64_MiB);
   allocate(*device, 64_MiB);
   device->release(Address(a), 64_MiB);
@@ -35,8 +35,17 @@ TEST(DriverModel, AnEmptyChunkGoesBackAndItsPlaceIsTheHighestHole) {
   EXPECT_EQ(allocate(*device, 30_MiB), a + 32 * kMiB) << "at the top of the hole";
 }
 
+TEST(DriverModel, FirstChunkIsTheDriversOwnUntilKernelsAreLoaded) {
+  const auto device = make_driver_model({.total = 64_GiB});
+  const std::uint64_t first = allocate(*device, 2_MiB);
+  EXPECT_EQ(first % (32 * kMiB), 30 * kMiB) << "the end of the first chunk is free";
+  const std::uint64_t second = allocate(*device, 20_MiB);
+  EXPECT_LT(second, first - 414 * kMiB);
+  EXPECT_EQ(allocate(*device, 40_MiB), first - 414 * kMiB) << "now its start is, too";
+}
+
 TEST(DriverModel, NeverGivesOutItsLastPages) {
-  const auto device = make_driver_model({.total = 100_MiB, .in_use = 10_MiB});
+  const auto device = make_driver_model({.total = 100_MiB, .in_use = 10_MiB, .startup = {}});
   EXPECT_FALSE(device->allocate(90_MiB).has_value());
   EXPECT_TRUE(device->allocate(88_MiB).has_value());
   EXPECT_EQ(device->free(), 2_MiB);
@@ -44,7 +53,7 @@ TEST(DriverModel, NeverGivesOutItsLastPages) {
 }
 
 TEST(DriverModel, ReservationsGrowUpwardsAndFillHoles) {
-  const auto device = make_driver_model({.total = 64_GiB, .in_use = {}});
+  const auto device = make_driver_model({.total = 64_GiB, .startup = {}});
   const Address a = device->reserve_addresses(72_GiB);
   const Address b = device->reserve_addresses(72_GiB);
   EXPECT_GT(b, a);
@@ -58,7 +67,7 @@ TEST(RecordedDevice, FollowsTheRecordAndLeavesItForGood) {
   const auto device = make_recorded_device({{Kind::kAlloc, Address(4 * kMiB), 2_MiB, {}, {}},
                                             {Kind::kAlloc, Address(8 * kMiB), 2_MiB, {}, {}},
                                             {Kind::kAlloc, Address(16 * kMiB), 2_MiB, {}, {}}},
-                                           {.total = 64_GiB, .in_use = {}});
+                                           {.total = 64_GiB, .startup = {}});
   EXPECT_EQ(allocate(*device, 2_MiB), 4 * kMiB);
   EXPECT_NE(allocate(*device, 20_MiB), 8 * kMiB) << "another size than recorded";
   EXPECT_NE(allocate(*device, 2_MiB), 8 * kMiB) << "the record is of no use any more";
