@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peakline import _C
-from peakline.run import Run, format_size, load
+from peakline.run import Run, format_size
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ def simulate(
     device: str = "",
     compare: bool = False,
 ) -> Simulation:
-    """Replays `run` (or a recording's path) through the simulated CUDA caching allocator.
+    """Replays a run through the simulated CUDA caching allocator.
 
-    `conf` is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
+    `run` may also be the path of a recording, an allocator CSV or a torch memory snapshot. `conf` is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
     `compare` tries the sensible settings too.
     """
-    recording = run if isinstance(run, Run) else load(run)
+    spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(os.fspath(run))
     limit = _C.parse_size(memory) if isinstance(memory, str) else memory
-    found = json.loads(_C.simulate(recording.spool(), conf, limit, device, compare))
+    found = json.loads(_C.simulate(spool, conf, limit, device, compare))
     return Simulation(
         **_outcome(found),
         device=found["device"],
