@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch import nn
-from torch._guards import CompileContext, TracingContext
+from torch import _guards, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.variable import Variable
 from torch.optim.optimizer import (
@@ -166,7 +165,12 @@ def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
 
 
 def _is_compiling() -> bool:
-    return CompileContext.try_get() is not None or TracingContext.try_get() is not None
+    # What CompileContext.try_get() and TracingContext.try_get() read, without their calls.
+    state = _guards._TLS
+    return (
+        getattr(state, "compile_context", None) is not None
+        or getattr(state, "tracing_context", None) is not None
+    )
 
 
 def _note_all(result: Any, note: Callable[[FakeTensor], None]) -> None:
