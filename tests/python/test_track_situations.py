@@ -371,3 +371,58 @@ def test_without_op_names_everything_else_stays() -> None:
     assert peaks[0].bytes == peaks[1].bytes or len({p.bytes for p in peaks}) <= 2
     assert peaks[1].by_category["Gradient"] == peaks[0].by_category["Gradient"]
     assert peaks[1].module == peaks[0].module
+
+
+@pytest.mark.parametrize("module", ["peakline.mem_tracker", "torch.distributed._tools.mem_tracker"])
+@pytest.mark.parametrize("around", [True, False])
+def test_other_trackers_run_inside_and_around(module: str, around: bool) -> None:
+    import importlib
+
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step() -> None:
+        model(torch.randn(8, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    step()
+    other = importlib.import_module(module).MemTracker()
+    other.track_external(model, optimizer)
+    ours = peakline.track(model, optimizer)
+    if around:
+        with other, ours as run:
+            step()
+    else:
+        with ours as run, other:
+            step()
+    total = other.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    assert run.warnings == []
+    # Upstream does not see what kernels allocate for a moment.
+    assert total <= run.peak().bytes <= total + 64
+
+
+def test_lazy_modules_are_parameters_once_they_know_their_size() -> None:
+    model = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(4))
+    with peakline.track(model) as run:
+        model(torch.randn(4, 8)).sum().backward()
+        torch.empty(1_000_000, dtype=torch.uint8)
+    assert run.peak().by_category["Parameter"] == parameter_bytes(model)
+    assert run.peak().by_category["Gradient"] == parameter_bytes(model)
+
+
+def test_an_optimizer_that_runs_the_model_itself() -> None:
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 4)).square().sum()
+        loss.backward()
+        return loss
+
+    with peakline.track(model, optimizer) as run:
+        optimizer.step(closure)
+        optimizer.step(closure)
+    assert len(run.steps) == 2
+    assert run.warnings == []
