@@ -132,12 +132,18 @@ void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
   const std::uint32_t depth = std::min(ops.depth, kMaxDepth);
   if (ops.written >= depth) return recorder.push(event);
 
-  std::array<RawEvent, kMaxDepth + 1> events;
+  // Few are ever open at once; a longer row goes in parts.
+  std::array<RawEvent, 6> events;
   std::size_t count = 0;
   for (; ops.written < depth; ++ops.written) {
     const OpId id = op_id(ops, recorder, ops.names[ops.written]);
     ops.shown[ops.written] = id != OpId{};
-    if (id != OpId{}) events[count++] = {.id = id.raw(), .kind = RawKind::kOpBegin};
+    if (id == OpId{}) continue;
+    if (count + 1 == events.size()) {
+      recorder.push_all({events.data(), count});
+      count = 0;
+    }
+    events[count++] = {.id = id.raw(), .kind = RawKind::kOpBegin};
   }
   events[count++] = event;
   recorder.push_all({events.data(), count});
