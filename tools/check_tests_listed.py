@@ -1,6 +1,6 @@
 """Finds C++ tests, benchmarks and fuzzers that no CMake target builds.
 
-    python tools/check_tests_listed.py [ROOT]
+python tools/check_tests_listed.py [ROOT]
 """
 
 import sys

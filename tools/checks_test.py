@@ -1,4 +1,4 @@
-"""Each home-made check is seen to fail on a sample that it must refuse, and to pass on a good one."""
+"""Each home-made check is seen to fail on a bad sample, and to pass on a good one."""
 
 import subprocess
 import sys
@@ -16,39 +16,46 @@ def run(check: str, files: dict[str, str]) -> subprocess.CompletedProcess[str]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return subprocess.run(
-            [sys.executable, str(TOOLS / check), folder], capture_output=True, text=True, check=False
+            [sys.executable, str(TOOLS / check), folder],
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
 
 class CheckLayers(unittest.TestCase):
     def test_core_that_includes_torch_is_refused_by_file_and_line(self) -> None:
         result = run("check_layers.py", {"core/src/a.cc": "\n#include <ATen/ATen.h>\n"})
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("core/src/a.cc:2", result.stderr)
+        assert result.returncode == 1
+        assert "core/src/a.cc:2" in result.stderr
 
     def test_core_that_includes_python_is_refused(self) -> None:
-        self.assertEqual(run("check_layers.py", {"core/src/a.cc": "#include <Python.h>"}).returncode, 1)
+        assert run("check_layers.py", {"core/src/a.cc": "#include <Python.h>"}).returncode == 1
 
     def test_public_header_that_reaches_into_src_is_refused(self) -> None:
         files = {"core/include/peakline/a.h": '#include "ledger/peak.h"'}
-        self.assertEqual(run("check_layers.py", files).returncode, 1)
+        assert run("check_layers.py", files).returncode == 1
 
     def test_capture_may_include_torch_and_core(self) -> None:
         files = {"capture/a.cc": "#include <ATen/ATen.h>\n#include <peakline/event.h>\n"}
-        self.assertEqual(run("check_layers.py", files).returncode, 0)
+        assert run("check_layers.py", files).returncode == 0
 
 
 class CheckTestsListed(unittest.TestCase):
     def test_test_file_that_no_target_builds_is_named(self) -> None:
-        files = {"tests/CMakeLists.txt": "a_test.cc", "tests/unit/a_test.cc": "", "tests/b_test.cc": ""}
+        files = {
+            "tests/CMakeLists.txt": "a_test.cc",
+            "tests/unit/a_test.cc": "",
+            "tests/b_test.cc": "",
+        }
         result = run("check_tests_listed.py", files)
-        self.assertEqual(result.returncode, 1)
-        self.assertIn("tests/b_test.cc", result.stderr)
-        self.assertNotIn("a_test.cc:", result.stderr)
+        assert result.returncode == 1
+        assert "tests/b_test.cc" in result.stderr
+        assert "a_test.cc:" not in result.stderr
 
     def test_all_listed_passes(self) -> None:
         files = {"tests/CMakeLists.txt": "unit/a_test.cc", "tests/unit/a_test.cc": ""}
-        self.assertEqual(run("check_tests_listed.py", files).returncode, 0)
+        assert run("check_tests_listed.py", files).returncode == 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What `make demo` runs: three training steps of a small transformer, tracked and shown.
 
-    python tools/demo.py [RECORDING]
+python tools/demo.py [RECORDING]
 """
 
 from __future__ import annotations

@@ -622,7 +622,7 @@ def settings(script: Script) -> None:
         try:
             apply(text)
             answer = "ok"
-        except BaseException as error:  # noqa: BLE001 - the answer is whatever it says
+        except BaseException as error:
             answer = f"{type(error).__name__}: {str(error).splitlines()[0]}"
         script.out.write("# setting " + json.dumps([text, answer]) + "\n")
 

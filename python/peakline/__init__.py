@@ -9,4 +9,13 @@ from peakline.run import Run, load
 from peakline.simulate import simulate
 from peakline.track import track
 
-__all__ = ["MemTracker", "MemoryTracker", "ModTracker", "Run", "__version__", "load", "simulate", "track"]
+__all__ = [
+    "MemTracker",
+    "MemoryTracker",
+    "ModTracker",
+    "Run",
+    "__version__",
+    "load",
+    "simulate",
+    "track",
+]

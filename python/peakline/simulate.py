@@ -1,4 +1,4 @@
-"""`peakline.simulate`: what a run would reserve under other allocator settings or with less memory."""
+"""`peakline.simulate`: what a run would reserve under other settings or with less memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def simulate(
 ) -> Simulation:
     """Replays a run through the simulated CUDA caching allocator.
 
-    `run` may also be the path of a recording, an allocator CSV or a torch memory snapshot. `conf` is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
+    `run` may also be the path of a recording, an allocator CSV or a torch memory snapshot. `conf`
+    is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
     `compare` tries the sensible settings too.
     """
     spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(os.fspath(run))

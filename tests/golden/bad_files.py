@@ -57,7 +57,8 @@ def main() -> int:
         noise = random.Random(1)
         for length in (1, 7, 64, 1000, 100_000):
             check.show(f"{length} random bytes", noise.randbytes(length), may_open=False)
-            check.show(f"{length} random bytes after a true start", content[:16] + noise.randbytes(length), may_open=True)  # fmt: skip
+            broken = content[:16] + noise.randbytes(length)
+            check.show(f"{length} random bytes after a true start", broken, may_open=True)
         for length in range(0, len(content), args.every):
             check.show(f"cut to {length} bytes", content[:length], may_open=True)
         for bit in range(0, len(content) * 8, args.every):

@@ -34,11 +34,15 @@ def transcript(cli: str, command: str, folder: str) -> str:
     assert words[0] == "peakline", f"a case runs peakline, not {words[0]}"
     env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        [os.path.abspath(cli), *words[1:]], cwd=folder, env=env, capture_output=True, text=True, check=False
+        [os.path.abspath(cli), *words[1:]],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return (
-        f"$ {command}\nexit {done.returncode}\n"
-        f"--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
+        f"$ {command}\nexit {done.returncode}\n--- stdout\n{done.stdout}--- stderr\n{done.stderr}"
     )
 
 

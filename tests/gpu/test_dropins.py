@@ -144,7 +144,6 @@ def test_recomputed_memory_is_activation() -> None:
     training = Training(checkpointing=False)
     seen = []
     with MemTracker() as tracker:
-
         # Before its last part: recomputing stops as soon as it has what backward needs.
         def note(module: Any, args: Any) -> None:
             if tracker._mod_tracker.is_bw:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from compat_models import Net, training
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from compat_models import Net, training
 from peakline.mem_tracker import (
     _PYTORCH_MIN_ALLOCATE,
     MemTracker,
