@@ -46,18 +46,28 @@ BlockPool& CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream)
   return *pools_[kind];
 }
 
+// Programs mostly stay on one stream, so its lists are remembered.
+StreamCache& CachingAllocator::Impl::home_for(std::uint64_t size, StreamId stream) {
+  if (!captures_.empty()) return pool_for(size, stream).of(slot_of(stream));
+  if (stream != last_stream_) {
+    last_stream_ = stream;
+    last_homes_ = {};
+  }
+  const std::size_t kind = size <= kSmallSize ? 0 : 1;
+  StreamCache*& home = last_homes_[kind];
+  if (home == nullptr) home = &pools_[kind]->of(slot_of(stream));
+  return *home;
+}
+
 Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId stream) {
   if (out_of_memory) out_of_memory.reset();
   if (captures_.empty() && !(events_.empty() && deferred_.empty())) process_events();
   Request request{};
   request.requested = requested;
-  const std::uint32_t slot = slot_of(stream);
-  if (requested > kLargestRequest) {
-    request.home = &pools_[1]->of(slot);
-    return fail(request);
-  }
-  request.size = config.round_size(requested);
-  request.home = &pool_for(request.size, stream).of(slot);
+  const bool is_absurd = requested > kLargestRequest;
+  request.size = is_absurd ? kLargestRequest : config.round_size(requested);
+  request.home = &home_for(request.size, stream);
+  if (is_absurd) return fail(request);
   BlockIndex index = find_free(request);
   if (index == kNoBlock) index = find_or_make(request);
   if (index == kNoBlock) return fail(request);

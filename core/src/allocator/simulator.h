@@ -6,6 +6,7 @@
 //   views.cc       what can be seen from outside
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -98,6 +99,7 @@ class CachingAllocator::Impl {
 
   // simulator.cc
   std::uint32_t slot_of(StreamId stream);
+  [[nodiscard]] StreamCache& home_for(std::uint64_t size, StreamId stream);
   [[nodiscard]] BlockPool& pool_for(std::uint64_t size, StreamId stream) const;
   // A free block that fits, still in its list.
   BlockIndex find_free(Request& request);
@@ -168,6 +170,9 @@ class CachingAllocator::Impl {
   std::vector<StreamId> stream_order_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_;
   std::uint32_t last_slot_ = 0;
+  // The default pools of the stream that allocated last, small and large; null: not known yet.
+  StreamId last_stream_;
+  std::array<StreamCache*, 2> last_homes_{};
 
   std::vector<ExpandableSegment> segments_;  // by number; numbers of released ones are reused
   std::vector<std::uint32_t> free_segments_;
