@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 
 namespace peakline::pickle {
 namespace {
@@ -591,8 +592,11 @@ class Reader {
       if (container != nullptr && container->memo == 0) kept_ -= container->items.size();
     }
     if ((*ref)->memo == 0) return;
-    const std::uint32_t place = memo_[(*ref)->memo - 1];
-    memo_[(*ref)->memo - 1] = kGone;
+    const std::uint32_t number = std::exchange((*ref)->memo, kGone) - 1;
+    const std::uint32_t place = memo_[number];
+    // The number may have been given to another value since.
+    if (place == kGone || held_[place] != Value(*ref)) return;
+    memo_[number] = kGone;
     held_[place] = std::monostate{};
     free_places_.push_back(place);
   }

@@ -142,6 +142,13 @@ TEST(Pickle, WhatAListenerTookCannotBeReferredTo) {
   EXPECT_FALSE(value.ok());
 }
 
+// Found by fuzzing: two items that are taken had the same number, one after the other.
+TEST(Pickle, ItemsThatAreTakenMayHaveLostTheirNumber) {
+  Taker taker;
+  EXPECT_TRUE(read_text("}U\6traces]](}q\0}q\0}q\0eas."sv, &taker).ok());
+  EXPECT_EQ(taker.taken[0], 3u);
+}
+
 TEST(Pickle, MemoryDoesNotGrowWithWhatIsTaken) {
   PickleWriter writer;
   writer.dict().text("traces").list().list();
