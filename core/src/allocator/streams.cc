@@ -155,6 +155,8 @@ bool CachingAllocator::Impl::end_pool(PoolId pool) {
 bool CachingAllocator::Impl::release_pool(PoolId pool) {
   PrivatePool* const existing = private_pool(pool);
   if (existing == nullptr || existing->holders == 0) return false;
+  const bool is_filled = std::ranges::find(captures_, pool, &Capture::pool) != captures_.end();
+  if (is_filled && existing->holders == 1) return false;  // a capture holds what it fills
   if (--existing->holders == 0) freeable_pools_.push_back(pool);
   return true;
 }

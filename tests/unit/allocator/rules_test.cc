@@ -258,6 +258,19 @@ TEST(PrivatePool, ServesCapturesAndKeepsItsMemoryUntilReleased) {
   EXPECT_EQ(world.reserved(), 30_MiB);
 }
 
+// Found by fuzzing: the pool went away while allocations were still led to it.
+TEST(PrivatePool, IsHeldByTheCaptureThatFillsIt) {
+  AllocatorWorld world;
+  world.allocator->begin_pool(PoolId(1), nullptr);
+  EXPECT_FALSE(world.allocator->release_pool(PoolId(1)));
+  world.allocator->retain_pool(PoolId(1));
+  EXPECT_TRUE(world.allocator->release_pool(PoolId(1)));
+  world.allocator->empty_cache();
+  EXPECT_TRUE(world.alloc("a", 1_MiB));
+  world.allocator->end_pool(PoolId(1));
+  EXPECT_TRUE(world.allocator->release_pool(PoolId(1)));
+}
+
 TEST(PrivatePool, CaptureForbidsTheRetry) {
   AllocatorWorld world;
   world.allocator->set_memory_limit(100_MiB);
