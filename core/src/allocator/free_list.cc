@@ -35,10 +35,20 @@ unsigned child_for(const Keys& keys, unsigned count, FreeKey key) noexcept {
   return at == 0 ? 0 : at - 1;
 }
 
+// Word by word: a key that was just put together from two words cannot be read as one yet.
+void put(FreeKey& to, FreeKey key) noexcept {
+  to.high = key.high;
+  to.low = key.low;
+}
+template <class T>
+void put(T*& to, T* value) noexcept {
+  to = value;
+}
+
 template <class Array, class Value>
 void insert_at(Array& array, unsigned count, unsigned index, Value value) noexcept {
   std::move_backward(array.begin() + index, array.begin() + count, array.begin() + count + 1);
-  array[index] = value;
+  put(array[index], value);
 }
 
 template <class Array>
@@ -246,10 +256,10 @@ void FreeList::replace(Cursor at, FreeKey with) {
   }
   if (to <= from) {
     std::move_backward(keys.begin() + to, keys.begin() + from, keys.begin() + from + 1);
-    keys[to] = with;
+    put(keys[to], with);
   } else {
     std::move(keys.begin() + from + 1, keys.begin() + to, keys.begin() + from);
-    keys[to - 1] = with;
+    put(keys[to - 1], with);
   }
 }
 
