@@ -82,7 +82,7 @@ lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline tools
-	clang-tidy -p build/dev --quiet $(filter core/src/%.cc cli/%.cc,$(CXX_FILES))
+	clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option $(filter core/src/%.cc cli/%.cc,$(CXX_FILES))
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py
