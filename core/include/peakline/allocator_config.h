@@ -21,6 +21,7 @@ struct TorchVersion {
   int major = 2;
   int minor = 13;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the 0 that <=> compares with
   friend constexpr auto operator<=>(const TorchVersion&, const TorchVersion&) = default;
 };
 

@@ -14,6 +14,7 @@ class Id {
   constexpr explicit Id(Rep raw) : raw_(raw) {}
 
   [[nodiscard]] constexpr Rep raw() const noexcept { return raw_; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the 0 that <=> compares with
   friend constexpr auto operator<=>(Id, Id) = default;
 
  private:

@@ -22,6 +22,7 @@ class Bytes {
   constexpr Bytes& operator-=(Bytes other) noexcept { return count_ -= other.count_, *this; }
   friend constexpr Bytes operator+(Bytes a, Bytes b) noexcept { return a += b; }
   friend constexpr Bytes operator-(Bytes a, Bytes b) noexcept { return a -= b; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the 0 that <=> compares with
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
 
  private:
@@ -35,6 +36,7 @@ class TimeNs {
   constexpr explicit TimeNs(std::int64_t ns) : ns_(ns) {}
 
   [[nodiscard]] constexpr std::int64_t raw() const noexcept { return ns_; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the 0 that <=> compares with
   friend constexpr auto operator<=>(TimeNs, TimeNs) = default;
 
  private:

@@ -15,6 +15,7 @@ namespace peakline {
 struct FreeKey {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 mistakes the 0 that <=> compares with
   friend constexpr auto operator<=>(const FreeKey&, const FreeKey&) = default;
 };
 
