@@ -1,0 +1,6 @@
+# Device profiles, and what CUDA kernels and libraries allocate.
+add_executable(kernel_tests
+  unit/profile/device_profile_test.cc
+)
+target_link_libraries(kernel_tests PRIVATE peakline_test_support peakline_warnings)
+gtest_discover_tests(kernel_tests)
