@@ -103,7 +103,7 @@ class VirtualGuard final : public c10::impl::DeviceGuardImplInterface {
 
  private:
   static c10::Stream stream(std::int64_t id, int device) {
-    return {c10::Stream::UNSAFE, c10::Device(c10::kCUDA, narrow(device)), id};
+    return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kCUDA, narrow(device)), id);
   }
 };
 

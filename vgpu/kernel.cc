@@ -134,7 +134,7 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
   Engine& engine = engine_or_throw(info.full_name.c_str());
   Counters& counters = engine.counters();
   counters.ops.store(counters.ops.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Call call(op, info, c10::ArrayRef<c10::IValue>(*stack).take_back(info.arity));
+  Call call(op, info, c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - info.arity), info.arity));
   collect_tensors(call);
   if (call.device < 0) call.device = ThisThread::device();
   if (only_changes_values(call) && !reads_only_values(call)) {
