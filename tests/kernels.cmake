@@ -1,5 +1,9 @@
 # Device profiles, and what CUDA kernels and libraries allocate.
 add_executable(kernel_tests
+  unit/kernels/attention_test.cc
+  unit/kernels/blas_test.cc
+  unit/kernels/indexing_test.cc
+  unit/kernels/reduction_test.cc
   unit/profile/device_profile_test.cc
 )
 target_link_libraries(kernel_tests PRIVATE peakline_test_support peakline_warnings)

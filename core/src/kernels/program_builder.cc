@@ -5,9 +5,7 @@
 
 namespace peakline::kernels {
 
-void ProgramBuilder::output(std::size_t index) {
-  output_of(index, -1, Certainty::kExact);
-}
+void ProgramBuilder::output(std::size_t index) { output_of(index, -1, Certainty::kExact); }
 
 void ProgramBuilder::output_of(std::size_t index, std::int64_t bytes, Certainty certainty) {
   if (index >= written_.size() || written_[index]) return;
