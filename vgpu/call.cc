@@ -40,6 +40,17 @@ void collect_tensors(Call& call) {
   }
 }
 
+bool depends_on_values(const Call& call) {
+  if (call.info.dynamic || call.info.gives_values) return true;
+  if (!call.info.takes_masks) return false;
+  for (std::size_t i = 1; i < call.tensors.size(); ++i) {
+    if (!call.tensors[i]->defined()) continue;
+    const c10::ScalarType type = call.tensors[i]->scalar_type();
+    if (type == c10::kBool || type == c10::kByte) return true;
+  }
+  return false;
+}
+
 OpInfo describe(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   OpInfo info;
@@ -68,6 +79,9 @@ OpInfo describe(const c10::OperatorHandle& op) {
   if (schema.returns().empty() && info.written != 0 && info.only_written == 0) {
     info.changes_in_place = true;
   }
+  info.takes_masks = info.full_name == "aten::index.Tensor" ||
+                     info.full_name == "aten::_unsafe_index.Tensor";
+  if (info.takes_masks) info.dynamic = false;
   info.mixes_devices = takes_host_tensors(schema.name());
   return info;
 }

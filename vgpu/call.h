@@ -31,6 +31,7 @@ struct OpInfo {
   bool gives_values = false;  // it returns something that is not a tensor and depends on values
   bool view = false;          // an output is a view of an argument
   bool changes_in_place = false;  // it returns its first argument, of the same sizes, or nothing
+  bool takes_masks = false;       // sizes depend on values where an index is a mask
   bool mixes_devices = false;     // takes host tensors of any size beside the GPU's
   ShapeRule rule = nullptr;
 };
@@ -56,6 +57,9 @@ struct Call {
 
 // The tensors among the arguments of `call`, and its device.
 void collect_tensors(Call& call);
+
+// Whether what the op gives depends on more than the layout of its arguments.
+bool depends_on_values(const Call& call);
 
 OpInfo describe(const c10::OperatorHandle& op);
 

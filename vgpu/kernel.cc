@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
                                         const std::optional<ValueRun>& values) {
   auto entry = std::make_unique<ShapeEntry>();
-  if (call.info.dynamic && values) {
+  if (values && depends_on_values(call)) {
     describe_results(values->stand_ins, values->results, *entry);
   } else {
     ShapeBuilder builder(*entry);
@@ -45,7 +45,7 @@ class Runner {
   void run(torch::jit::Stack& stack) {
     const bool known = reads_only_values(call_);
     std::optional<ValueRun> values;
-    if (known && call_.info.dynamic) values = run_on_values(engine_, call_);
+    if (known && depends_on_values(call_)) values = run_on_values(engine_, call_);
     const ShapeEntry* entry = find(values);
     if (known && !values && small_enough(engine_, *entry)) values = run_on_values(engine_, call_);
     forget_written(values);
@@ -58,7 +58,7 @@ class Runner {
  private:
   const ShapeEntry* find(const std::optional<ValueRun>& values) {
     thread_local std::vector<std::uint64_t> key;
-    const bool cacheable = !call_.info.dynamic && make_key(call_, key);
+    const bool cacheable = !depends_on_values(call_) && make_key(call_, key);
     if (!cacheable) {
       count(engine_.counters().misses);
       own_ = find_shapes(engine_, call_, values);
