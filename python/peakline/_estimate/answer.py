@@ -9,7 +9,9 @@ from peakline._estimate.outcome import Outcome
 from peakline.run import Run, format_size
 from peakline.simulate import simulate
 
-_MADE_UP = "{count:,} values of GPU tensors were asked for and made up, so what depends on them may differ"
+_MADE_UP = (
+    "{count:,} values of GPU tensors were asked for and made up, so what depends on them may differ"
+)
 _NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
 _FEW_STEPS = "the script ended after {done} of {asked} steps"
 

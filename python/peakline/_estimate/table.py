@@ -135,7 +135,9 @@ def _other_devices(answer: dict[str, Any]) -> str:
     table = [["Other devices", "Peak allocated", "Peak reserved"]]
     for row in others:
         reserved = row["peak_reserved"]
-        cells = ["-" if size is None else format_size(size) for size in (row["peak_allocated"], reserved)]
+        cells = [
+            "-" if size is None else format_size(size) for size in (row["peak_allocated"], reserved)
+        ]
         table.append([f"  {row['device']}", *cells])
     return _aligned(table)
 

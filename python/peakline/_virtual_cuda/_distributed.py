@@ -66,7 +66,9 @@ class _Groups:
     def new_group(self, *args: Any, **kwargs: Any) -> Any:
         if self._made:
             args = args[:2]  # ranks, timeout; then come backend and its options
-            kwargs = {name: kwargs[name] for name in kwargs if name not in ("backend", "pg_options")}
+            kwargs = {
+                name: kwargs[name] for name in kwargs if name not in ("backend", "pg_options")
+            }
         return self._new_group(*args, **kwargs)
 
     def close(self) -> None:

@@ -61,9 +61,7 @@ def scatter_out(
     return [target.copy_(chunk) for target, chunk in zip(out, chunks, strict=True)]
 
 
-def gather(
-    tensors: Sequence[torch.Tensor], dim: int, destination: int | None
-) -> torch.Tensor:
+def gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None) -> torch.Tensor:
     device = "cpu" if destination == -1 else f"cuda:{destination or 0}"
     return torch.cat([tensor.to(device) for tensor in tensors], dim)
 
