@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import itertools
 import json
 import math
 import platform
@@ -89,7 +90,7 @@ def convolutions(device: str) -> Subject:
     widths = [3, *[64] * 6, *[128] * 8, *[256] * 12, *[512] * 6]
     with torch.device(device):
         model = nn.Sequential(
-            *(block(a, b) for a, b in zip(widths, widths[1:], strict=False)),
+            *(block(a, b) for a, b in itertools.pairwise(widths)),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(512, 1000),
@@ -132,7 +133,7 @@ def tensors_of(subject: Any) -> list[Any]:
 
 def preload(args: argparse.Namespace) -> None:
     """Imports are no part of what is measured."""
-    import torch  # noqa: F401
+    import torch
     import torch._subclasses.fake_tensor
     import torch.distributed._tools.mem_tracker
     import torch.distributed.fsdp  # noqa: F401
