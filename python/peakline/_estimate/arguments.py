@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from peakline import _C
@@ -35,8 +37,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"--devices takes 1 to 8, and got {args.devices}")
     if args.steps < 1:
         parser.error(f"--steps takes a number from 1, and got {args.steps}")
+    for path in (args.output, args.json):
+        if path not in (None, "-") and not _is_writable(Path(path)):
+            parser.error(f"cannot write '{path}'")
     args.script_args = script_args
     return args
+
+
+def _is_writable(path: Path) -> bool:
+    """Asked before the script runs: nobody wants to learn it afterwards."""
+    if path.exists():
+        return path.is_file() and os.access(path, os.W_OK)
+    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
 
 
 def _parser() -> _Parser:
