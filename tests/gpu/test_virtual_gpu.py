@@ -89,7 +89,7 @@ print("RESULT", used_memory() - before)
 
 
 def used_memory() -> int:
-    """Bytes in use on the machine's GPUs, as the driver says; process numbers differ in containers."""
+    """Bytes in use on all GPUs, as the driver says: process numbers differ in containers."""
     query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     listed = subprocess.run(query, capture_output=True, text=True, check=True).stdout
     return sum(int(line) for line in listed.split()) * MIB
