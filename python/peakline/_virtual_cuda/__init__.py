@@ -48,7 +48,7 @@ def install(engine: Engine) -> Installed:
     try:
         _refused.install(patches)
         _devices.install(patches, engine)
-        _memory.install(patches, engine)
+        _memory.install(patches, engine, notes)
         _streams.install(patches, engine)
         _accelerator.install(patches, engine)
         _runtime.install(patches, engine)

@@ -7,14 +7,27 @@ from typing import Any
 import torch
 
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
 _METRICS = ("current", "peak", "allocated", "freed")
 _HOST_STATS = ("allocations", "allocated_bytes", "active_requests", "active_bytes")
+_SETTERS = (
+    "_accelerator_setAllocatorSettings",
+    "_cuda_cudaCachingAllocator_set_allocator_settings",
+)
 _HOST_TIMES = ("host_alloc_time", "host_free_time")
 
 
-def install(patches: Patches, engine: Engine) -> None:
+_SETTINGS = (
+    "the program changed the allocator's settings while it ran; the estimate keeps those of "
+    "PYTORCH_CUDA_ALLOC_CONF"
+)
+
+
+def install(patches: Patches, engine: Engine, notes: Notes) -> None:
+    for name in _SETTERS:
+        patches.set_where_present(torch._C, name, lambda settings: notes.add(_SETTINGS))
     history = _History()
     raw = _RawBlocks()
     patches.set_all(torch._C, _statistics(engine))

@@ -27,6 +27,8 @@ def install(patches: Patches, engine: Engine) -> None:
         if "stream_id" in kwargs:
             return VirtualStream(kwargs["stream_id"], kwargs["device_index"], priority)
         index = torch.cuda._utils._get_device_index(device, optional=True)
+        if index < 0:
+            index = engine.current_device()
         least, greatest = PRIORITY_RANGE
         priority = max(greatest, min(least, priority))
         return VirtualStream(engine.new_stream(index, priority)[0], index, priority)
