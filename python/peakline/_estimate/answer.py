@@ -52,7 +52,7 @@ def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] |
 def _fragmentation(oom: dict[str, Any]) -> str:
     if not oom:
         return ""
-    cached = format_size(oom["use"]["cached"])
+    cached = format_size(oom["at_failure"]["cached"])
     largest = format_size(oom["largest_free_block"])
     text = f"{cached} lay free inside segments, the largest piece {largest}"
     if oom["only_fragmented"]:
