@@ -14,6 +14,7 @@ from peakline._virtual_cuda import (
     _libraries,
     _memory,
     _parallel,
+    _processes,
     _random,
     _refused,
     _runtime,
@@ -58,6 +59,7 @@ def install(engine: Engine) -> Installed:
         _random.install(patches, engine)
         _compile.install(patches, notes)
         _distributed.install(patches, notes)
+        _processes.install(patches, notes)
     except BaseException:
         patches.restore()
         raise

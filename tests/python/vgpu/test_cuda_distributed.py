@@ -65,3 +65,19 @@ def test_a_replicated_model_trains() -> None:
             optimizer.step()
             optimizer.zero_grad()
         assert torch.cuda.max_memory_allocated() > 0
+
+
+def worker(rank: int, world: int, found: list[tuple[int, int]]) -> None:
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    model = DistributedDataParallel(layers().cuda(rank), device_ids=[rank])
+    model(torch.zeros(8, 256, device="cuda")).sum().backward()
+    found.append((dist.get_rank(), dist.get_world_size()))
+
+
+def test_of_spawned_processes_the_first_runs_here() -> None:
+    found: list[tuple[int, int]] = []
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        torch.multiprocessing.spawn(worker, args=(4, found), nprocs=4)
+    assert found == [(0, 4)]
+    assert any("4 processes" in note for note in gpu.notes())

@@ -29,6 +29,7 @@ OWNERS: list[Any] = [
     torch.Tensor,
     torch.nn.Module,
     torch.amp.GradScaler,
+    torch.multiprocessing,
     torch.backends.cudnn.m,  # type: ignore[attr-defined]
     dist,
     dist.distributed_c10d,
