@@ -1,0 +1,176 @@
+"""The answer as text, at most 80 columns wide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peakline.run import format_size
+
+_COLUMNS = 80
+_BAR = 30
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_TOP_MODULES = 12
+
+
+def render(answer: dict[str, Any], title: str) -> str:
+    """`answer` is the JSON object; `title` the line above it."""
+    parts = [title, _head(answer), _categories(answer), _modules(answer), _steps(answer)]
+    parts += [_other_devices(answer), _out_of_memory(answer), _unknown(answer)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(answer: dict[str, Any]) -> str:
+    peak = answer["peak"]
+    lines = [answer["device"] + (f"  {answer['gpu']}" if answer["gpu"] else "")]
+    where = f"step {peak['step']}, {peak['phase']}"
+    lines += _fact("Peak allocated", answer["peak_allocated"], where)
+    for text in (peak["op"], f"in {peak['module']}" if peak["module"] else ""):
+        if text:
+            lines += _fact("", None, text)
+    lines += _fact("Peak reserved", answer["peak_reserved"], _reserved(answer))
+    lines += _fact("Memory limit", answer["memory_limit"], _verdict(answer))
+    return "\n".join(lines)
+
+
+def _fact(label: str, size: int | None, remark: str) -> list[str]:
+    value = "" if size is None else format_size(size)
+    line = f"  {label:<16} {value:>10}   "
+    return [line + _shorten(remark, _COLUMNS - len(line))]
+
+
+def _reserved(answer: dict[str, Any]) -> str:
+    above = 100 * (answer["peak_reserved"] / max(1, answer["peak_allocated"]) - 1)
+    remark = f"{above:.1f}% above allocated, {answer['segments']:,} segments"
+    if answer["retries"]:
+        remark += f", {answer['retries']:,} retries"
+    return remark
+
+
+def _verdict(answer: dict[str, Any]) -> str:
+    if answer["ooms"]:
+        return "does not fit"
+    spare = answer["memory_limit"] - answer["peak_reserved"]
+    return f"fits, {format_size(spare)} to spare"
+
+
+def _categories(answer: dict[str, Any]) -> str:
+    lines = ["By category at the peak"]
+    for name, size in answer["by_category"].items():
+        share = size / max(1, answer["peak_allocated"])
+        lines.append(f"  {name:<24} {format_size(size):>10}  {share:6.1%}  {_bar(share)}".rstrip())
+    return "\n".join(lines)
+
+
+def _bar(share: float) -> str:
+    eighths = round(share * _BAR * 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def _modules(answer: dict[str, Any]) -> str:
+    rows = _top_modules(answer["modules"])
+    if not rows:
+        return ""
+    names = ("Parameter", "Gradient", "Activation")
+    table = [["Top modules at the peak", "Total", *names, "Rest"]]
+    for row in rows:
+        parts = [row["by_category"].get(name, 0) for name in names]
+        sizes = [row["peak"], *parts, row["peak"] - sum(parts)]
+        table.append([f"  {row['path']}", *(format_size(size) if size else "-" for size in sizes)])
+    return _aligned(table)
+
+
+def _top_modules(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest, in the order of the tree, without those that only pass on one below them."""
+    held = {row["path"]: row["peak"] for row in modules if row["peak"]}
+    passing = {path.rpartition(".")[0] for path, size in held.items() if _is_all(path, size, held)}
+    kept = [row for row in modules if row["path"] in held and row["path"] not in passing]
+    largest = sorted(kept, key=lambda row: -int(row["peak"]))[:_TOP_MODULES]
+    chosen = {row["path"] for row in largest}
+    return [row for row in kept if row["path"] in chosen]
+
+
+def _is_all(path: str, size: int, held: dict[str, int]) -> bool:
+    return "." in path and held.get(path.rpartition(".")[0]) == size
+
+
+def _aligned(table: list[list[str]]) -> str:
+    columns = range(len(table[0]))
+    widths = [max(len(row[column]) for row in table) for column in columns]
+    rest = sum(widths[1:]) + 2 * (len(widths) - 1)
+    widths[0] = min(widths[0], _COLUMNS - rest)
+    lines = []
+    for row in table:
+        name = _shorten(row[0], widths[0])
+        cells = [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join([f"{name:<{widths[0]}}", *cells]))
+    return "\n".join(lines)
+
+
+def _shorten(text: str, columns: int) -> str:
+    """The middle gives way: both ends of a module's path matter."""
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    if len(text) <= columns:
+        return text
+    head = (columns - 1) // 2
+    return text[:head] + "…" + text[len(text) - (columns - 1 - head) :]
+
+
+def _steps(answer: dict[str, Any]) -> str:
+    rows = answer["steps"][: answer["steps_completed"]]
+    if len(rows) < 2:
+        return ""
+    table = [["Steps", "Peak allocated", "Peak reserved"]]
+    for number, row in enumerate(rows, 1):
+        reserved = row["peak_reserved"]
+        sizes = [row["peak_allocated"], reserved]
+        cells = ["-" if size is None else format_size(size) for size in sizes]
+        table.append([f"  {number}", *cells])
+    return _aligned(table)
+
+
+def _other_devices(answer: dict[str, Any]) -> str:
+    others = [row for row in answer["devices"] if row["device"] != "cpu"]
+    if not others:
+        return ""
+    table = [["Other devices", "Peak allocated", "Peak reserved"]]
+    for row in others:
+        reserved = row["peak_reserved"]
+        cells = [
+            "-" if size is None else format_size(size) for size in (row["peak_allocated"], reserved)
+        ]
+        table.append([f"  {row['device']}", *cells])
+    return _aligned(table)
+
+
+def _out_of_memory(answer: dict[str, Any]) -> str:
+    oom = answer.get("oom")
+    if oom is None:
+        return ""
+    lines = ["Out of memory", *_wrapped(oom["message"])]
+    lines += ["", "  Alive then, by category: " + _list(oom["by_category"])]
+    lines += ["  by module: " + _list(oom["by_module"])]
+    lines += ["  " + oom["fragmentation"], "  " + oom["advice"]]
+    return "\n".join(part for line in lines for part in _wrapped(line))
+
+
+def _list(sizes: dict[str, int]) -> str:
+    parts = [f"{name or '(no module)'} {format_size(size)}" for name, size in sizes.items()]
+    return ", ".join(parts[:6]) or "nothing"
+
+
+def _unknown(answer: dict[str, Any]) -> str:
+    if not answer["warnings"]:
+        return ""
+    lines = ["What the estimate could not know"]
+    for sentence in answer["warnings"]:
+        lines += _wrapped(f"  - {sentence}")
+    return "\n".join(lines)
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    indent = " " * (len(text) - len(text.lstrip(" -")))
+    return textwrap.wrap(
+        text, _COLUMNS, initial_indent="" if indent else "  ", subsequent_indent=indent or "  "
+    ) or [""]
