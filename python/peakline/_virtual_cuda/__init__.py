@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from peakline._virtual_cuda import (
     _accelerator,
+    _amp,
     _compile,
     _devices,
     _distributed,
@@ -57,6 +58,7 @@ def install(engine: Engine) -> Installed:
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
+        _amp.install(patches)
         _compile.install(patches, notes)
         _distributed.install(patches, notes)
         _processes.install(patches, notes)

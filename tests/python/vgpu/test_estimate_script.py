@@ -139,11 +139,11 @@ def test_a_script_that_survives_its_oom_still_does_not_fit(folder: Path) -> None
 def test_settings_of_the_environment_change_what_is_reserved(folder: Path) -> None:
     source = """
         import torch
-        held = [torch.empty(11 * 2**20 + 1, dtype=torch.uint8, device="cuda") for _ in range(64)]
+        held = [torch.empty(17 * 2**20, dtype=torch.uint8, device="cuda") for _ in range(64)]
     """
     write(folder, "blocks.py", source)
     plain = answer(folder, "blocks.py")
-    conf = {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:1"}
+    conf = {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:2"}
     rounded = answer(folder, "blocks.py", env=conf)
     assert rounded["peak_reserved"] > plain["peak_reserved"] * 1.2
 
