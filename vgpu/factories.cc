@@ -65,11 +65,19 @@ at::Tensor triu_indices(std::int64_t row, std::int64_t col, std::int64_t offset,
                    device);
 }
 
+// The rules of recurrent networks count cuDNN's generator state; here it is only a name for it.
+at::Tensor dropout_state(double, bool, std::int64_t, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout>, std::optional<at::Device> device,
+                         std::optional<bool>) {
+  return empty({0}, dtype, std::nullopt, device, std::nullopt, std::nullopt);
+}
+
 }  // namespace
 
 void add_factories(torch::Library& cuda) {
   cuda.impl("empty.memory_format", TORCH_FN(empty));
   cuda.impl("empty_strided", TORCH_FN(empty_with_strides));
+  cuda.impl("_cudnn_init_dropout_state", TORCH_FN(dropout_state));
   cuda.impl("tril_indices", TORCH_FN(tril_indices));
   cuda.impl("triu_indices", TORCH_FN(triu_indices));
 }

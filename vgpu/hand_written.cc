@@ -87,6 +87,22 @@ void record_stream(at::Tensor& self, at::Stream stream) {
       .record_stream(record->device, record->address, allocator_stream(stream.id()));
 }
 
+// The weights of an RNN move into one buffer, where cuDNN wants them.
+at::Tensor flatten_weights(at::TensorList weights, std::int64_t, std::int64_t, std::int64_t,
+                           std::int64_t, std::int64_t, std::int64_t, bool, bool) {
+  std::int64_t elements = 0;
+  for (const at::Tensor& weight : weights) elements += weight.numel();
+  at::Tensor buffer = at::empty({elements}, weights[0].options());
+  std::int64_t offset = 0;
+  for (const at::Tensor& weight : weights) {
+    const Dims strides = dense_strides(weight.sizes(), at::MemoryFormat::Contiguous);
+    const at::Tensor moved = weight;
+    moved.set_(buffer.storage(), offset, weight.sizes(), strides);
+    offset += weight.numel();
+  }
+  return buffer;
+}
+
 bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
 
 }  // namespace
@@ -96,7 +112,7 @@ const std::vector<std::string>& hand_written() {
       "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_", "aten::copy_", "aten::resize_",
       "aten::_local_scalar_dense", "aten::set_.source_Storage",
       "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor", "aten::set_",
-      "aten::is_set_to", "aten::record_stream", "aten::view", "aten::as_strided",
+      "aten::is_set_to", "aten::record_stream", "aten::_cudnn_rnn_flatten_weight", "aten::view", "aten::as_strided",
       "aten::_reshape_alias", "aten::unfold", "aten::empty.memory_format", "aten::empty_strided",
       "aten::tril_indices", "aten::triu_indices"};
   return *kNames;
@@ -114,6 +130,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   aten.impl("set_", TORCH_FN(set_empty));
   aten.impl("is_set_to", TORCH_FN(is_set_to));
+  aten.impl("_cudnn_rnn_flatten_weight", TORCH_FN(flatten_weights));
   aten.impl("record_stream", TORCH_FN(record_stream));
   aten.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible));
   // Views are of the metadata alone: torch's own code makes them.

@@ -54,9 +54,21 @@ bool forward(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
-bool flatten(const Call& call, ShapeBuilder& out) {
-  const at::Tensor& first = call.args[0].toListRef()[0].toTensor();
-  out.fresh(first.scalar_type(), {elements(call.args[0])});
+// Gradients of the weights are parts of one buffer, as the weights are.
+bool backward(const Call& call, ShapeBuilder& out) {
+  const auto mask = call.args[21].toBoolList();
+  if (mask[0]) out.fresh(call.args[0].toTensor().scalar_type(), call.args[0].toTensor().sizes());
+  else out.undefined();
+  for (const std::size_t which : {1, 2}) {
+    const c10::IValue& state = call.args[3 + which];
+    if (mask[which] && given(state)) {
+      out.fresh(state.toTensor().scalar_type(), state.toTensor().sizes());
+    } else {
+      out.undefined();
+    }
+  }
+  if (mask[3]) out.parts_of_one(call.args[1]);
+  else out.no_tensors();
   return true;
 }
 
@@ -64,7 +76,7 @@ bool flatten(const Call& call, ShapeBuilder& out) {
 
 void add_recurrent_rules(RuleSet& rules) {
   rules["aten::_cudnn_rnn"] = &forward;
-  rules["aten::_cudnn_rnn_flatten_weight"] = &flatten;
+  rules["aten::_cudnn_rnn_backward"] = &backward;
 }
 
 }  // namespace peakline::vgpu

@@ -59,6 +59,26 @@ void ShapeBuilder::value(c10::IValue value) {
   output.value = std::move(value);
 }
 
+void ShapeBuilder::parts_of_one(const c10::IValue& list) {
+  Output& output = entry_.outputs.emplace_back();
+  output.kind = Output::Kind::kList;
+  std::int64_t elements = 0;
+  std::size_t itemsize = 1;
+  for (const c10::IValue& item : list.toListRef()) {
+    const at::Tensor& like = item.toTensor();
+    Output& part = output.items.emplace_back();
+    part.kind = Output::Kind::kFresh;
+    part.source = static_cast<int>(entry_.fresh.size());
+    part.layout = {like.dtype(), Dims(like.sizes().begin(), like.sizes().end()),
+                   dense_strides(like.sizes(), c10::MemoryFormat::Contiguous), elements};
+    elements += like.numel();
+    itemsize = like.element_size();
+  }
+  entry_.fresh.push_back(static_cast<std::uint64_t>(elements) * itemsize);
+}
+
+void ShapeBuilder::no_tensors() { entry_.outputs.emplace_back().kind = Output::Kind::kList; }
+
 void ShapeBuilder::argument(int index) {
   Output& output = entry_.outputs.emplace_back();
   output.kind = Output::Kind::kArgument;

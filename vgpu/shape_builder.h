@@ -22,6 +22,10 @@ class ShapeBuilder {
   void fresh_like(const at::Tensor& tensor, c10::ScalarType dtype);
   void undefined() { entry_.outputs.emplace_back(); }
   void value(c10::IValue value);
+  // A list of tensors like those of `list`, one after the other in one new storage.
+  void parts_of_one(const c10::IValue& list);
+  // An empty list of tensors.
+  void no_tensors();
   // Argument tensor number `index` of the call.
   void argument(int index);
 

@@ -21,8 +21,6 @@ std::int64_t reduce(std::int64_t n, std::int64_t accumulator_size, const DeviceP
 // cub::DeviceScan of elements of this size.
 std::int64_t scan(std::int64_t n, std::int64_t element_size);
 // cub::DeviceSelect (flagged, unique).
-std::int64_t select(std::int64_t n, std::int64_t element_size);
-// cub::DeviceRunLengthEncode, DeviceReduce::ReduceByKey.
-std::int64_t by_key(std::int64_t n, std::int64_t element_size);
+std::int64_t select(std::int64_t n);
 
 }  // namespace peakline::kernels::cub

@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t kIndex = 8;
 constexpr std::int64_t kFewIndices = 3072;   // handled by one kernel without sorting
 constexpr std::int64_t kRowsPerThread = 10;  // rows that one partial sum takes
+constexpr std::int64_t kManyParts = 4;       // per segment
 constexpr std::int64_t kWarp = 32;
 
 std::int64_t row_bytes(std::int64_t width, DType dtype) {
@@ -26,13 +27,18 @@ void sum_segments(ProgramBuilder& program, std::int64_t n, std::int64_t rows, st
   const Scratch segment_count(program, kIndex);
   {
     const Scratch flags(program, n * kIndex);
-    program.flash(cub::by_key(n, kIndex), Certainty::kModelled);
+    program.flash(cub::scan(n, kIndex), Certainty::kModelled);
   }
-  const Scratch parts_per_segment(program, n * kIndex);
-  const Scratch part_offsets(program, n * kIndex);
-  program.flash(cub::by_key(n, kIndex), Certainty::kModelled);
+  const Scratch parts_per_segment(program, segments * kIndex);
+  const Scratch part_offsets(program, segments * kIndex);
+  program.flash(cub::scan(segments, kIndex), Certainty::kModelled);
   const Scratch part_count(program, kIndex);
   const Scratch part_starts(program, parts * kIndex);
+  if (parts >= kManyParts * segments) {  // few rows, many tokens: parts add to their segment
+    const Scratch part_segments(program, parts * kIndex);
+    const Scratch segment_sums(program, segments * row_bytes(width, dtype), Certainty::kModelled);
+    return;
+  }
   const Scratch partial_sums(program, parts * row_bytes(width, dtype));
 }
 

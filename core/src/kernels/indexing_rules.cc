@@ -33,10 +33,7 @@ int linear_positions(ProgramBuilder& program, const std::vector<TensorMeta>& ind
       sum = scaled;
       continue;
     }
-    const int added = program.alloc(n * kIndex);
-    program.free(sum);
-    program.free(scaled);
-    sum = added;
+    program.free(scaled);  // added in place
   }
   return sum;
 }

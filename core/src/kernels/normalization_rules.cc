@@ -1,5 +1,6 @@
 // Normalizations. Sources: aten/src/ATen/native/cuda/layer_norm_kernel.cu, group_norm_kernel.cu,
 // aten/src/ATen/native/group_norm.cpp, Normalization.cu.
+#include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
 
 namespace peakline::kernels {
@@ -11,18 +12,58 @@ std::int64_t copy_of(const TensorMeta& tensor) {
   return tensor.defined && !tensor.contiguous() ? tensor.bytes().raw() : 0;
 }
 
-// Many short rows: the gradients of weight and bias are made in parts, one row of parts per block,
-// and summed after.
-struct LayerNormParts {
-  std::int64_t rows = 0;
-};
+// Many short rows: 32 at a time leave a row of parts each, which a plain sum adds up then.
+bool in_parts(std::int64_t rows, std::int64_t width, const DeviceProfile& gpu) {
+  return rows > 64 * 1024 && width / gpu.warp_size < gpu.sm_count / 2;
+}
+
+void sum_parts(RuleContext& op, std::int64_t parts, std::int64_t width, DType dtype) {
+  Reduction r;
+  r.input.dtype = dtype;
+  r.input.sizes = {parts, width};
+  r.input.strides = {width, 1};
+  r.dims = {0};
+  r.accumulator_size = accumulated(dtype);
+  r.output_size = size_of(dtype);
+  r.accumulates_in_output = !is_reduced_float(dtype);
+  const Scratch sum(op.program, width * size_of(dtype));
+  reduce(op.program, r, op.gpu);
+}
+
+// The gradients of `weights` weight tensors of the width that is normalized over.
+void weight_gradients(RuleContext& op, const TensorMeta& input, std::int64_t width, int weights) {
+  const std::int64_t rows = width > 0 ? input.numel() / width : 0;
+  if (weights == 0 || !in_parts(rows, width, op.gpu)) return;
+  const std::int64_t parts = (rows + 31) / 32;
+  const std::int64_t bytes = parts * width * size_of(input.dtype);
+  const Scratch first(op.program, bytes);
+  const Scratch second(op.program, weights > 1 ? bytes : 0);
+  for (int i = 0; i < weights; ++i) sum_parts(op, parts, width, input.dtype);
+}
+
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  return count;
+}
 
 void layer_norm_backward(RuleContext& op) {
-  const TensorMeta& gradient = op.args.tensor(0);
   const TensorMeta& input = op.args.tensor(1);
-  const Scratch dense_gradient(op.program, copy_of(gradient));
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
   const Scratch dense_input(op.program, copy_of(input));
   op.program.outputs();
+  const int weights = (op.args.mask(7, 1) ? 1 : 0) + (op.args.mask(7, 2) ? 1 : 0);
+  weight_gradients(op, input, product(op.args.integers(2)),
+                   op.args.tensor(5).defined ? weights : 0);
+}
+
+void rms_norm_backward(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(1);
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
+  const Scratch dense_input(op.program, copy_of(input));
+  op.program.outputs();
+  weight_gradients(op, input, product(op.args.integers(2)),
+                   op.args.tensor(4).defined && op.args.mask(5, 1) ? 1 : 0);
 }
 
 // Scale and shift per channel, in float.
@@ -56,6 +97,7 @@ void group_norm_backward(RuleContext& op) {
 
 constexpr NamedRule kRules[] = {
     {"aten::native_layer_norm_backward", layer_norm_backward},
+    {"aten::_fused_rms_norm_backward", rms_norm_backward},
     {"aten::native_group_norm", group_norm},
     {"aten::native_group_norm_backward", group_norm_backward},
 };

@@ -127,7 +127,7 @@ void variance(RuleContext& op) {
 
 void truth(RuleContext& op) {
   op.program.outputs();
-  Reduction r = reduction_of(op.args.tensor(0), op.args.out(0), 1);
+  Reduction r = reduction_of(op.args.tensor(0), op.args.out(0), size_of(op.args.tensor(0).dtype));
   r.dims = has_dims(op.call) ? dims_of(op.args, 1) : std::vector<std::int64_t>{};
   reduce(op.program, r, op.gpu);
 }
@@ -203,9 +203,10 @@ void histc(RuleContext& op) {
   TensorMeta scalar;
   scalar.dtype = input.dtype;
   if (op.args.real(2) != op.args.real(3)) return;
-  const Scratch lowest(op.program, size_of(input.dtype));
-  const Scratch highest(op.program, size_of(input.dtype));
-  reduce(op.program, reduction_of(input, scalar, 2 * size_of(input.dtype)), op.gpu);
+  for (int i = 0; i < 2; ++i) {
+    const Scratch extreme(op.program, size_of(input.dtype));
+    reduce(op.program, reduction_of(input, scalar, size_of(input.dtype)), op.gpu);
+  }
 }
 
 constexpr NamedRule kRules[] = {

@@ -34,13 +34,24 @@ std::int64_t reserve_bytes(const Rnn& r) {
   const std::int64_t unit = r.steps() * r.hidden * r.directions;
   std::int64_t bytes = r.layers * r.kept() * unit * r.element;
   bytes += (r.layers - 1) * unit * r.element;
-  if (r.dropout) bytes += (r.layers - 1) * unit / 8;
+  if (r.dropout) bytes += (r.layers - 1) * unit * r.directions / 8;
   return bytes + 256;
 }
 
+// Weights in cuDNN's own order, gradients of the gates, and states between steps.
 std::int64_t workspace_bytes(const Rnn& r) {
   const std::int64_t unit = r.steps() * r.hidden * r.directions * r.element;
-  return unit * (r.gates() + 2) + r.layers * unit;
+  const std::int64_t recurrent = r.gates() * r.hidden * r.hidden * r.element;
+  std::int64_t weights = 0;
+  for (std::int64_t layer = 0; layer < r.layers; ++layer) {
+    const std::int64_t width = layer == 0 ? r.input : r.hidden * r.directions;
+    weights += r.directions * r.gates() * r.hidden * (width + r.hidden) * r.element;
+  }
+  std::int64_t bytes = weights + recurrent * r.directions * (r.layers + 1) + 4 * unit + 512;
+  if (r.element == 2) bytes += unit / 2;
+  if (r.directions == 2) bytes += unit / 32 * 57;
+  const std::int64_t states = r.mode == kLstm ? 10 : 5;
+  return bytes + states * r.layers * r.directions * r.batch * r.hidden * r.element;
 }
 
 Rnn read(const OpArgs& args, const TensorMeta& input, std::size_t mode_at) {

@@ -19,12 +19,18 @@ void multinomial(RuleContext& op) {
   const TensorMeta& weights = op.args.tensor(0);
   op.program.outputs();
   const std::int64_t element = size_of(weights.dtype);
+  if (op.args.flag(2)) {  // with replacement: looked up in cumulative sums
+    const Scratch copy(op.program, weights.bytes().raw());
+    const Scratch sums(op.program, weights.bytes().raw());
+    const Scratch samples(op.program, weights.bytes().raw());
+    op.program.flash(cub::scan(weights.numel(), element), Certainty::kModelled);
+    return;
+  }
   for (int i = 0; i < 2; ++i) {
     const Scratch value(op.program, element);
     extreme(op.program, weights, op.gpu);
     op.program.flash(1);
   }
-  if (op.args.flag(2)) return;  // with replacement: sampled from cumulative sums in place
   const Scratch noise(op.program, weights.bytes().raw());
 }
 

@@ -1,6 +1,7 @@
 // Sorting, selecting and scanning. Sources: aten/src/ATen/native/cuda/Sort.cpp, SortStable.cu,
 // TensorTopK.cu, Nonzero.cu, UniqueCub.cu, ScanKernels.cpp, Randperm.cu.
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cub.h"
 #include "kernels/rule_tables.h"
@@ -105,8 +106,8 @@ void select_top(ProgramBuilder& program, const Slices& s, std::int64_t element,
   const Scratch digit_sums(program, s.count * 256 * 4);
   const Scratch within(program, blocks * 4);
   const Scratch equal(program, blocks * 4);
-  program.flash(cub::by_key(blocks, 4), Certainty::kModelled);
-  program.flash(cub::by_key(blocks, 4), Certainty::kModelled);
+  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
+  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
 }
 
 void topk(RuleContext& op) {
@@ -117,19 +118,23 @@ void topk(RuleContext& op) {
   const std::int64_t k = op.args.integer(1);
   if (k <= kSmallSort) return;  // sorted in place
   const Slices result = slices_of(op.args.out(0), op.args.integer(2, -1));
-  const Scratch sorted(op.program, op.args.out(0).bytes().raw());
   const Scratch order(op.program, op.args.out(0).numel() * kIndex);
+  const Scratch sorted(op.program, op.args.out(0).bytes().raw());
   sort_segments(op.program, result, size_of(input.dtype));
   op.program.flash(op.args.out(0).numel() * kIndex);
 }
 
-void nonzero(RuleContext& op) {
-  const TensorMeta& input = op.args.tensor(0);
-  const std::int64_t n = input.numel();
-  const Scratch count(op.program, 4);
+// Counts first, so that the result has the right size.
+void count_nonzeros(RuleContext& op, std::int64_t n) {
   op.program.flash(cub::reduce(n, 4, op.gpu), Certainty::kModelled);
+}
+
+void nonzero(RuleContext& op) {
+  const std::int64_t n = op.args.tensor(0).numel();
+  const Scratch count(op.program, 4);
+  count_nonzeros(op, n);
   op.program.outputs();
-  op.program.flash(cub::select(n, size_of(input.dtype)), Certainty::kModelled);
+  op.program.flash(cub::select(n), Certainty::kModelled);
 }
 
 // The result has room for as many elements as the input until torch shrinks its shape.
@@ -137,23 +142,34 @@ void unique(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(0);
   const std::int64_t n = input.numel();
   const std::int64_t key = size_of(input.dtype);
-  const bool inverse = op.args.outs() > 1 && op.args.out(1).numel() > 0;
-  const Scratch order(op.program, inverse ? n * kIndex : 0);
-  const Scratch range(op.program, inverse ? n * kIndex : 0);
+  const bool inverse = op.args.flag(2) || op.args.flag(3);
   const Scratch sorted(op.program, n * key);
-  op.program.flash(cub::radix_sort(n, key, inverse ? kIndex : 0, static_cast<int>(key * 8)),
-                   Certainty::kModelled);
+  const Scratch order(op.program, inverse ? n * kIndex : 0);
+  {
+    const Scratch range(op.program, inverse ? n * kIndex : 0);
+    op.program.flash(cub::radix_sort(n, key, inverse ? kIndex : 0, static_cast<int>(key * 8)),
+                     Certainty::kModelled);
+  }
+  if (inverse) {
+    op.program.output(1);
+    const Scratch positions(op.program, n * kIndex);
+    op.program.flash(cub::scan(n, kIndex), Certainty::kModelled);
+  }
   op.program.output_of(0, n * key, Certainty::kExact);
-  op.program.outputs();
   const Scratch length(op.program, kIndex);
-  op.program.flash(cub::select(n, key), Certainty::kModelled);
+  const Scratch run_starts(op.program, op.args.flag(3) ? n * kIndex : 0);
+  op.program.flash(cub::select(n), Certainty::kModelled);
 }
 
+// Positions of the chosen elements, then the elements.
 void masked_select(RuleContext& op) {
-  const std::int64_t n = op.args.tensor(0).numel();
-  op.program.output_of(0, -1, Certainty::kExact);
-  const Scratch positions(op.program, n * kIndex);
-  op.program.flash(cub::scan(n, kIndex), Certainty::kModelled);
+  const std::int64_t n = op.args.tensor(1).numel();
+  const int count = op.program.alloc(4);
+  count_nonzeros(op, n);
+  const Scratch positions(op.program, op.args.out(0).numel() * kIndex);
+  op.program.flash(cub::select(n), Certainty::kModelled);
+  op.program.free(count);
+  op.program.outputs();
 }
 
 // Only scans along the whole tensor use CUB; others need no memory.
@@ -185,16 +201,21 @@ void median(RuleContext& op) {
   op.program.outputs();
 }
 
+// Random keys are sorted; they are long enough that two are hardly ever the same.
 void randperm(RuleContext& op) {
   const std::int64_t n = op.args.integer(0);
   op.program.outputs();
   if (n < 2) return;
-  const std::int64_t key = n < 30000 ? 4 : 8;
-  const Scratch range(op.program, n * size_of(op.args.out(0).dtype), Certainty::kModelled);
-  const Scratch keys(op.program, n * key, Certainty::kModelled);
-  const Scratch sorted(op.program, n * key, Certainty::kModelled);
-  op.program.flash(cub::radix_sort(n, key, kIndex, static_cast<int>(key * 8)),
-                   Certainty::kModelled);
+  const double count = static_cast<double>(n);
+  const double wanted = count - (6 * count * count + 1) / (std::log(0.9) * 12);
+  const int bits = std::min(64, static_cast<int>(std::ceil(std::log2(wanted))));
+  const std::int64_t key = bits <= 32 ? 4 : 8;
+  const std::int64_t element = size_of(op.args.out(0).dtype);
+  op.program.flash(kIndex);
+  const Scratch range(op.program, n * element);
+  const Scratch keys(op.program, n * key);
+  const Scratch sorted(op.program, n * key);
+  op.program.flash(cub::radix_sort(n, key, element, bits), Certainty::kModelled);
 }
 
 constexpr NamedRule kRules[] = {

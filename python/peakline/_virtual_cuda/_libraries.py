@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.backends.cudnn.rnn
 
 from peakline._virtual_cuda._patches import Patches
 
@@ -34,6 +37,9 @@ def _install_versions(patches: Patches) -> None:
     cudnn: Any = torch.backends.cudnn
     patches.set(cudnn.m, "_init", lambda: True)
     patches.set(cudnn.m, "version", lambda: CUDNN_VERSION)
+    modes = SimpleNamespace(rnn_relu=0, rnn_tanh=1, lstm=2, gru=3)
+    rnn: Any = sys.modules["torch.backends.cudnn.rnn"]
+    patches.set(getattr(rnn, "m", rnn), "_cudnn", SimpleNamespace(RNNMode=modes))
     nccl = NCCL_VERSION[0] << 32 | NCCL_VERSION[1] << 16 | NCCL_VERSION[2]
     patches.set(torch._C, "_nccl_version", lambda: nccl)
     patches.set(torch._C, "_nccl_version_suffix", lambda: b"")

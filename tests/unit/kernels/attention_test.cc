@@ -94,12 +94,38 @@ TEST(Attention, EfficientBackwardKeepsTilesWithLocks) {
             "-131072 -16785408");
 }
 
-TEST(Attention, MaskWithOddRowsIsCopied) {
-  const TensorMeta q = heads(2, 16, 333, 80, kFp32);
-  const TensorMeta mask = tensor({2, 1, 333, 333});
-  EXPECT_EQ(run(call("aten::_scaled_dot_product_efficient_attention",
-                     {q, q, q, mask, true, 0.1, false}, {q, tensor({2, 16, 352})})),
-            "+895104 +3409920 +45056 -895104");
+TEST(Attention, HalfPrecisionEfficientBackwardMakesItsRowSumsItself) {
+  const auto backward = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t s,
+                           std::int64_t d) {
+    const TensorMeta q = heads(b, h, t, d, kBf16);
+    const TensorMeta k = heads(b, h, s, d, kBf16);
+    return run(call("aten::_scaled_dot_product_efficient_attention_backward",
+                    {q, q, k, k, test::none(), q}, {q, k, k, test::none()}));
+  };
+  EXPECT_EQ(backward(4, 8, 64, 77, 40), "+163840 +197120 +197120 +8192 +524800 -8192 -524800");
+  EXPECT_EQ(backward(2, 8, 512, 512, 192),
+            "+3145728 +3145728 +3145728 +32768 +23071744 -32768 -23071744");
+}
+
+TEST(Attention, FlashSplitsKeysWhereSmsWouldIdle) {
+  const auto forward = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) {
+    const TensorMeta q = heads(b, h, t, d, kBf16);
+    return run(
+        call("aten::_scaled_dot_product_flash_attention", {q, q, q, 0.0, true, false},
+             {q, tensor({b, h, t}), tensor({2}, DType::kUInt64), tensor({}, DType::kUInt64)}));
+  };
+  EXPECT_EQ(forward(2, 6, 1024, 64), "+1572864 +49152 +196608 +12582912 +16 +8 -12582912 -196608");
+  EXPECT_EQ(forward(2, 8, 512, 192), "+3145728 +32768 +65536 +12582912 +16 +8 -12582912 -65536");
+  EXPECT_EQ(forward(8, 32, 1024, 64), "+33554432 +1048576 +16 +8");
+}
+
+TEST(Attention, FlashBackwardSumsInFloatOverPaddedRows) {
+  // Heads last in memory, as a model's projections leave them.
+  const TensorMeta q = tensor({4, 8, 64, 40}, kBf16, {64 * 8 * 40, 40, 8 * 40, 1});
+  const TensorMeta k = tensor({4, 8, 77, 40}, kBf16, {77 * 8 * 40, 40, 8 * 40, 1});
+  EXPECT_EQ(
+      run(call("aten::_scaled_dot_product_flash_attention_backward", {q, q, k, k, q}, {q, k, k})),
+      "+163840 +197120 +197120 +16384 +1048576 -1048576 -16384");
 }
 
 }  // namespace
