@@ -58,9 +58,8 @@ class Tracker:
         info.update(self._info)
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
-        session = _C.Session(
-            spool, nn.Module, names.discover, self._ops, cuda, cuda and _cuda_baseline.has_trace(), info
-        )
+        trace = cuda and _cuda_baseline.has_trace()
+        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, trace, info)
         names.bind(session)
         try:
             self._write_baseline(session, names, cuda)
@@ -123,6 +122,11 @@ class Tracker:
             return False
         self._session.sync()
         return True
+
+    def note(self, key: str, value: str) -> None:
+        """A fact about the run, beside those from its start."""
+        if self._session is not None:
+            self._session.info(key, value)
 
     def stop(self) -> None:
         """torch is as it was before start(); the recording is complete."""

@@ -60,10 +60,11 @@ class virtual_gpu:
         with contextlib.ExitStack() as stack:
             stack.callback(_C.vgpu.leave)
             stack.enter_context(_backward_on_the_calling_thread())
-            info = {"command": " ".join(sys.argv), "producer": "virtual", "gpu": self._name()}
+            info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
             tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
             run = tracker.start()
             stack.callback(tracker.stop)
+            stack.callback(_note_unknown_values, tracker)
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu)
@@ -91,8 +92,12 @@ class virtual_gpu:
         """How often a value was read that cannot be known, by what read it."""
         return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
 
-    def _name(self) -> str:
-        return str(_C.vgpu.properties(0)["name"])
+    def _facts(self) -> dict[str, str]:
+        """What answers over the recording need to know about the devices."""
+        gpu = _C.vgpu.properties(0)
+        limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
+        limits = {f"memory_limit.cuda:{i}": str(limit) for i in range(_C.vgpu.device_count())}
+        return {"gpu": str(gpu["name"]), **limits}
 
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
@@ -100,6 +105,10 @@ class virtual_gpu:
         self._notes = installed.notes()
         self._installed = None
         installed.restore()
+
+
+def _note_unknown_values(tracker: Tracker) -> None:
+    tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
 
 
 def _allocator_settings() -> str:

@@ -71,26 +71,52 @@ def _modules(answer: dict[str, Any]) -> str:
     if not rows:
         return ""
     names = ("Parameter", "Gradient", "Activation")
-    table = [["Top modules at the peak", "Total", *names, "Rest"]]
-    for row in rows:
+    table = [["  Module", "Total", *names, "Rest"]]
+    for path, row in rows:
         parts = [row["by_category"].get(name, 0) for name in names]
         sizes = [row["peak"], *parts, row["peak"] - sum(parts)]
-        table.append([f"  {row['path']}", *(format_size(size) if size else "-" for size in sizes)])
-    return _aligned(table)
+        table.append([f"  {path}", *(format_size(size) if size else "-" for size in sizes)])
+    return "Top modules at the peak\n" + _aligned(table)
 
 
-def _top_modules(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _top_modules(modules: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """The largest, in the order of the tree, without those that only pass on one below them."""
     held = {row["path"]: row["peak"] for row in modules if row["peak"]}
     passing = {path.rpartition(".")[0] for path, size in held.items() if _is_all(path, size, held)}
-    kept = [row for row in modules if row["path"] in held and row["path"] not in passing]
-    largest = sorted(kept, key=lambda row: -int(row["peak"]))[:_TOP_MODULES]
-    chosen = {row["path"] for row in largest}
-    return [row for row in kept if row["path"] in chosen]
+    rows = [row for row in modules if row["path"] in held and row["path"] not in passing]
+    kept = _merged(rows)
+    largest = sorted(kept, key=lambda entry: -int(entry[1]["peak"]))[:_TOP_MODULES]
+    chosen = {path for path, _ in largest}
+    return [entry for entry in kept if entry[0] in chosen]
 
 
 def _is_all(path: str, size: int, held: dict[str, int]) -> bool:
     return "." in path and held.get(path.rpartition(".")[0]) == size
+
+
+def _merged(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Neighbours of a numbered list that hold the same are one row: "layers.1-31, each"."""
+    merged: list[tuple[str, dict[str, Any]]] = []
+    runs: dict[str, tuple[int, str]] = {}  # by parent: the place of the row, its first number
+    hidden = "\n"  # in no path
+    for row in rows:
+        path: str = row["path"]
+        parent, _, name = path.rpartition(".")
+        if path.startswith(hidden):
+            continue
+        if name.isdigit() and parent in runs and _alike(row, merged[runs[parent][0]][1]):
+            place, first = runs[parent]
+            merged[place] = (f"{parent}.{first}-{name}, each", merged[place][1])
+            hidden = path + "."
+            continue
+        if name.isdigit():
+            runs[parent] = (len(merged), name)
+        merged.append((path, row))
+    return merged
+
+
+def _alike(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(row["peak"] == other["peak"] and row["by_category"] == other["by_category"])
 
 
 def _aligned(table: list[list[str]]) -> str:

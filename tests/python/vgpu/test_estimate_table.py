@@ -73,3 +73,13 @@ def test_a_module_that_only_wraps_another_is_left_out() -> None:
     lines = render(answer(modules=rows), "title").splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("  Wrapper")]
     assert shown == ["Wrapper.inner", "Wrapper.inner.a"]
+
+
+def test_layers_that_hold_the_same_are_one_row() -> None:
+    rows = [{"path": "M", "peak": 9 * GIB, "by_category": {}}]
+    for number, size in enumerate([3, 2, 2, 2]):
+        rows.append({"path": f"M.layers.{number}", "peak": size * GIB, "by_category": {}})
+        rows.append({"path": f"M.layers.{number}.mlp", "peak": GIB, "by_category": {}})
+    lines = render(answer(modules=rows), "title").splitlines()
+    shown = [line.split("  ")[1].strip() for line in lines if line.startswith("  M")][1:]
+    assert shown == ["M", "M.layers.0", "M.layers.0.mlp", "M.layers.1-3, each", "M.layers.1.mlp"]
