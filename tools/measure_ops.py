@@ -89,10 +89,7 @@ def measure(case: Case, probe: Probe, rounds: tuple[str, ...]) -> dict[str, Any]
 
 
 def plain(args: dict[str, Any]) -> dict[str, Any]:
-    return {
-        k: str(v).removeprefix("torch.") if isinstance(v, torch.dtype) else v
-        for k, v in args.items()
-    }
+    return {k: str(v).removeprefix("torch.") if isinstance(v, torch.dtype) else v for k, v in args.items()}
 
 
 def measure_ops(out: Path, peaks_only: bool, seconds: float) -> None:
@@ -119,35 +116,18 @@ def choice_grid() -> Iterator[dict[str, Any]]:
     ):  # fmt: skip
         if mask and causal or dropout and (d not in (64, 256) or mask):
             continue
-        yield dict(
-            dtype=dtype,
-            d=d,
-            t=t,
-            s=s,
-            h=h,
-            kv=kv,
-            mask=mask,
-            dropout=dropout,
-            causal=causal,
-            grad=grad,
-        )
+        yield dict(dtype=dtype, d=d, t=t, s=s, h=h, kv=kv, mask=mask, dropout=dropout, causal=causal, grad=grad)
 
 
 def measure_choices(out: Path) -> None:
     begin = time.monotonic()
     with (out / "choices.jsonl").open("w") as file:
         for p in choice_grid():
-            q, k, v, m = op_cases.sdpa_inputs(
-                p["dtype"], 2, p["h"], p["kv"], p["t"], p["s"], p["d"], p["mask"]
-            )
+            q, k, v, m = op_cases.sdpa_inputs(p["dtype"], 2, p["h"], p["kv"], p["t"], p["s"], p["d"], p["mask"])
             if not p["grad"]:
                 q, k, v = q.detach(), k.detach(), v.detach()
             try:
-                p["choice"] = int(
-                    torch._fused_sdp_choice(
-                        q, k, v, m, p["dropout"], p["causal"], enable_gqa=p["h"] != p["kv"]
-                    )
-                )
+                p["choice"] = int(torch._fused_sdp_choice(q, k, v, m, p["dropout"], p["causal"], enable_gqa=p["h"] != p["kv"]))
             except Exception as error:
                 p["choice"] = f"{type(error).__name__}: {error}"[:100]
             file.write(json.dumps(plain(p)) + "\n")
@@ -169,24 +149,14 @@ class OpLog(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def allocations() -> int:
-    return int(
-        torch._C._cuda_memoryStats(torch.cuda.current_device())["allocation"]["all"]["allocated"]
-    )
+    return int(torch._C._cuda_memoryStats(torch.cuda.current_device())["allocation"]["all"]["allocated"])
 
 
 def statistics() -> dict[str, int]:
     stats = torch.cuda.memory_stats()
-    keys = {
-        "allocated": "allocated_bytes",
-        "active": "active_bytes",
-        "requested": "requested_bytes",
-        "reserved": "reserved_bytes",
-    }
+    keys = {"allocated": "allocated_bytes", "active": "active_bytes", "requested": "requested_bytes", "reserved": "reserved_bytes"}
     row = {name: int(stats.get(f"{key}.all.peak", 0)) for name, key in keys.items()}
-    return row | {
-        "segments": int(stats.get("segment.all.peak", 0)),
-        "retries": int(stats.get("num_alloc_retries", 0)),
-    }
+    return row | {"segments": int(stats.get("segment.all.peak", 0)), "retries": int(stats.get("num_alloc_retries", 0))}
 
 
 def workloads_of(file: str | None) -> dict[str, Callable[[str], Callable[[], None]]]:
@@ -203,9 +173,7 @@ def workloads_of(file: str | None) -> dict[str, Callable[[str], Callable[[], Non
     return {name: bound(build) for name, build in loaded.W.items()}
 
 
-def measure_model(
-    name: str, build: Callable[[str], Callable[[], None]], out: Path, peaks_only: bool
-) -> dict[str, Any]:
+def measure_model(name: str, build: Callable[[str], Callable[[], None]], out: Path, peaks_only: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "torch": torch.__version__}
     gc.collect()
     torch.cuda.empty_cache()
@@ -261,30 +229,18 @@ def measure_info(out: Path) -> None:
     x @ x
     torch.cuda.synchronize()
     used["cublas"] = total - torch.cuda.mem_get_info()[0] - torch.cuda.memory_reserved()
-    torch.nn.functional.conv2d(
-        torch.ones(1, 4, 8, 8, device="cuda"), torch.ones(4, 4, 3, 3, device="cuda")
-    )
+    torch.nn.functional.conv2d(torch.ones(1, 4, 8, 8, device="cuda"), torch.ones(4, 4, 3, 3, device="cuda"))
     torch.cuda.synchronize()
     used["cudnn"] = total - torch.cuda.mem_get_info()[0] - torch.cuda.memory_reserved()
     names = [n for n in dir(properties) if not n.startswith("_")]
     row = {n: str(getattr(properties, n)) for n in names}
-    row |= {
-        "torch": torch.__version__,
-        "cudnn": str(torch.backends.cudnn.version()),
-        "used": json.dumps(used),
-    }
+    row |= {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "used": json.dumps(used)}
     (out / "info.json").write_text(json.dumps(row, indent=1))
 
 
 def list_kernels(out: Path) -> None:
     """Every operator, and which of the keys that decide how CUDA runs it have a kernel."""
-    keys = (
-        "CUDA",
-        "CompositeImplicitAutograd",
-        "CompositeExplicitAutograd",
-        "CompositeExplicitAutogradNonFunctional",
-        "Meta",
-    )
+    keys = ("CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "Meta")
     with (out / "kernels.txt").open("w") as file:
         for name in sorted(torch._C._dispatch_get_all_op_names()):
             has = [k for k in keys if torch._C._dispatch_has_kernel_for_dispatch_key(name, k)]
@@ -292,21 +248,13 @@ def list_kernels(out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument(
-        "--only", nargs="*", default=["info", "kernels", "choices", "models", "ops"]
-    )
+    parser.add_argument("--only", nargs="*", default=["info", "kernels", "choices", "models", "ops"])
     parser.add_argument("--names", nargs="*", default=[], help="only these models")
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
-    parser.add_argument(
-        "--peaks", action="store_true", help="no allocator history: for a virtual GPU"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=120, help="stop the single ops after this long"
-    )
+    parser.add_argument("--peaks", action="store_true", help="no allocator history: for a virtual GPU")
+    parser.add_argument("--seconds", type=float, default=120, help="stop the single ops after this long")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if "info" in args.only:
