@@ -2,25 +2,11 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "vgpu/values.h"
-
 namespace peakline::vgpu {
 namespace {
 
-void forget(const c10::IValue& value) {
-  if (value.isTensor()) {
-    if (is_virtual(value.toTensor())) forget_values(value.toTensor());
-  } else if (value.isList()) {
-    for (const c10::IValue& item : value.toListRef()) {
-      if (item.isTensor() || item.isList()) forget(item);
-    }
-  }
-}
-
 // c10d has a kernel per device that looks up the group's backend for it: CUDA's is the one.
 void as_on_cuda(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  const std::size_t arity = op.schema().arguments().size();
-  for (std::size_t i = stack->size() - arity; i < stack->size(); ++i) forget((*stack)[i]);
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CUDA), stack);
 }
 

@@ -59,7 +59,13 @@ class Tracker:
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
         session = _C.Session(
-            spool, nn.Module, names.discover, self._ops, cuda, cuda and _cuda_baseline.has_trace(), info
+            spool,
+            nn.Module,
+            names.discover,
+            self._ops,
+            cuda,
+            cuda and _cuda_baseline.has_trace(),
+            info,
         )
         names.bind(session)
         try:
@@ -109,7 +115,8 @@ class Tracker:
         self._patches.enter_context(watched_backward(session))
         self._patches.enter_context(watched_optimizers(self._watch))
         self._patches.enter_context(watched_classes(session))
-        self._patches.enter_context(watched_fake_tensors(self._note_fake))
+        if not self._virtual:  # whose memory is what its engine says, and fake tensors have none
+            self._patches.enter_context(watched_fake_tensors(self._note_fake))
         if cuda:
             _cuda_baseline.when_started(session)
 
