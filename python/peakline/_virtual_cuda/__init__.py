@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from peakline._virtual_cuda import (
     _accelerator,
-    _amp,
     _compile,
     _devices,
     _distributed,
@@ -58,7 +57,6 @@ def install(engine: Engine) -> Installed:
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
-        _amp.install(patches)
         _compile.install(patches, notes)
         _distributed.install(patches, notes)
         _processes.install(patches, notes)
