@@ -12,8 +12,8 @@ from peakline._virtual_cuda._patches import Patches
 
 _CUDA_BUILD = torch.version.cuda is not None  # asked before anything is patched
 _REFUSAL = (
-    "DistributedDataParallel cannot be estimated with a CUDA build of torch, whose reducer asks the "
-    "real driver for the time; use a CPU-only torch, or leave the model as it is"
+    "DistributedDataParallel cannot be estimated with a CUDA build of torch, whose reducer asks "
+    "the real driver for the time; use a CPU-only torch, or leave the model as it is"
 )
 _NOTE = "a communication hook of DistributedDataParallel was left out"
 
