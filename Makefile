@@ -1,5 +1,5 @@
 # Everything starts here: each target sets up what it needs on a fresh Debian or Ubuntu machine.
-#   make build   peakline in .venv        make demo   track a small training run and show it
+#   make build   peakline in .venv        make demo   estimate an 8B model's training, without a GPU
 #   make test    every test               make bench  the benchmarks
 #   make lint    formatters and linters   make format
 .DEFAULT_GOAL := build
@@ -14,7 +14,7 @@ SETUP := build/setup
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 APT_BUILD := g++ cmake ninja-build ccache libzstd-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
-             libgtest-dev libbenchmark-dev
+             libtomlplusplus-dev libgtest-dev libbenchmark-dev
 APT_LINT := clang-format clang-tidy
 
 $(SETUP)/apt: Makefile
@@ -45,7 +45,7 @@ core: $(SETUP)/apt
 
 .PHONY: demo
 demo: build
-	$(VENV)/bin/python tools/demo.py
+	$(VENV)/bin/peakline estimate examples/llama.py -o build/demo.peak -- --size 8b --checkpoint
 
 .PHONY: test test-core test-asan test-python
 test: lint-layers test-core test-asan test-python

@@ -3,7 +3,7 @@
 #
 #   tools/gpu_check.sh [WORKLOADS.py]
 #
-# DEPS     folder with usr/{include,lib} of zstd, fmt, nlohmann-json and CLI11, where they are not installed
+# DEPS     folder with usr/{include,lib} of zstd, fmt, nlohmann-json, CLI11 and toml++, where they are not installed
 # PYTHON   the Python with torch (default: python3)
 # OUT      where results are put (default: build/gpu/results)
 # OVERHEAD_ARGS  for benchmarks/overhead.py on the workloads (default: --pairs 9 --steps 6)

@@ -8,6 +8,7 @@ from peakline.mod_tracker import ModTracker
 from peakline.run import Run, load
 from peakline.simulate import simulate
 from peakline.track import track
+from peakline.virtual_gpu import virtual_gpu
 
 __all__ = [
     "MemTracker",
@@ -18,4 +19,5 @@ __all__ = [
     "load",
     "simulate",
     "track",
+    "virtual_gpu",
 ]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import runpy
 import sys
-import types
-from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn
 
+from peakline import _script
+
 BAD_USAGE = 2
-INTERRUPTED = 130
 
 _EXAMPLE = "example: peakline run train.py -o run.peak -- --epochs 1"
 
@@ -58,67 +55,14 @@ def output_path(args: argparse.Namespace) -> Path:
     return path
 
 
-def _script(path: str, args: list[str]) -> Callable[[], None]:
-    """The script as Python would run it: as __main__, from its own folder."""
-    with open(path, "rb") as source:
-        code = source.read()
-    main = types.ModuleType("__main__")
-    main.__file__ = path
-    main.__dict__["__builtins__"] = __builtins__
-    sys.modules["__main__"] = main
-    sys.argv = [path, *args]
-    sys.path[0] = str(Path(path).resolve().parent)
-    return lambda: exec(compile(code, path, "exec"), main.__dict__)
-
-
-def _module(name: str, args: list[str]) -> Callable[[], None]:
-    sys.argv = [name, *args]
-    sys.path[0] = os.getcwd()
-
-    def run() -> None:
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-    return run
-
-
-def _trim(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames that only running it under peakline adds."""
-    hidden = {__file__, runpy.__file__, "<frozen runpy>"}
-    while trace is not None and trace.tb_frame.f_code.co_filename in hidden:
-        trace = trace.tb_next
-    return trace
-
-
-def _status(code: object) -> int:
-    """The exit status that Python gives to sys.exit(code)."""
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code & 0xFF
-    print(code, file=sys.stderr)
-    return 1
-
-
-def _execute(run: Callable[[], None]) -> int:
-    try:
-        run()
-    except SystemExit as end:
-        return _status(end.code)
-    except BaseException as raised:
-        error = raised.with_traceback(_trim(raised.__traceback__))
-        sys.excepthook(type(error), error, error.__traceback__)
-        return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
-    return 0
-
-
 def main(argv: list[str]) -> int:
     args = _parse(argv)
     output = output_path(args)
     try:
         if args.script:
-            run = _script(args.script, args.script_args)
+            run = _script.script(args.script, args.script_args)
         else:
-            run = _module(args.module, args.script_args)
+            run = _script.module(args.module, args.script_args)
     except OSError as error:
         _complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
@@ -133,7 +77,7 @@ def main(argv: list[str]) -> int:
         _complain(str(error))
         return BAD_USAGE
     try:
-        status = _execute(run)
+        status = _script.execute(run)
     finally:
         tracker.stop()
     sys.stdout.flush()

@@ -40,7 +40,9 @@ class Tracker:
         ops: bool = True,
         path: str | os.PathLike[str] | None = None,
         info: dict[str, str] | None = None,
+        virtual: bool = False,
     ) -> None:
+        self._virtual = virtual
         self._models = models
         self._optimizers = optimizers
         self._ops = ops
@@ -51,14 +53,13 @@ class Tracker:
         self._fake_cuda = False
 
     def start(self) -> Run:
-        cuda = _cuda_baseline.is_present()
+        cuda = not self._virtual and _cuda_baseline.is_present()
         info = {"torch": torch.__version__, "peakline": _C.version, "producer": "track"}
         info.update(self._info)
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
-        session = _C.Session(
-            spool, nn.Module, names.discover, self._ops, cuda, _cuda_baseline.has_trace(), info
-        )
+        trace = cuda and _cuda_baseline.has_trace()
+        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, trace, info)
         names.bind(session)
         try:
             self._write_baseline(session, names, cuda)
@@ -122,6 +123,16 @@ class Tracker:
         self._session.sync()
         return True
 
+    def label_alive(self) -> None:
+        """Names what is alive now: parameters, gradients, … of modules that have been met."""
+        if self._session is not None:
+            self._session.label_all()
+
+    def note(self, key: str, value: str) -> None:
+        """A fact about the run, beside those from its start."""
+        if self._session is not None:
+            self._session.info(key, value)
+
     def stop(self) -> None:
         """torch is as it was before start(); the recording is complete."""
         session, self._session = self._session, None
@@ -129,7 +140,7 @@ class Tracker:
             return
         if session.recording:
             self._patches.close()
-            if not self._fake_cuda:
+            if not self._fake_cuda and not self._virtual:
                 _cuda_baseline.check_totals(session)
         session.stop()
 

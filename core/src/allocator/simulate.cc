@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <unordered_set>
@@ -82,7 +83,8 @@ class AliveAtFailure {
 // All sessions of one device, as a pass over the recording. The first session is the one asked for.
 class DeviceSimulation final : public Pass {
  public:
-  DeviceSimulation(DeviceId device, std::string name) : device_(device), name_(std::move(name)) {}
+  DeviceSimulation(DeviceId device, std::string name, bool limited)
+      : device_(device), name_(std::move(name)), limited_(limited) {}
 
   void add(std::unique_ptr<Session> session) { sessions_.push_back(std::move(session)); }
   [[nodiscard]] bool empty() const noexcept { return sessions_.empty(); }
@@ -94,7 +96,7 @@ class DeviceSimulation final : public Pass {
     for (std::size_t i = 0; i < sessions_.size(); ++i) {
       const bool ran = !sessions_[i]->failed();
       if (!sessions_[i]->alloc(block.id, requested, block.stream) && ran && i == 0) {
-        note_failure(now, block);
+        note_failure(now, block.op, block.module, block.id);
       }
     }
   }
@@ -107,7 +109,7 @@ class DeviceSimulation final : public Pass {
 
   void on_step_end(const Now&) override { ++step_; }
 
-  void on_other(const Now&, const Event& event) override {
+  void on_other(const Now& now, const Event& event) override {
     if (const auto* use = std::get_if<StreamUse>(&event.body)) {
       for (const auto& session : sessions_) session->stream_use(use->block, use->stream);
     } else if (const auto* done = std::get_if<FreeCompleted>(&event.body)) {
@@ -115,6 +117,10 @@ class DeviceSimulation final : public Pass {
     } else if (const auto* empty = std::get_if<EmptyCache>(&event.body)) {
       if (empty->device != device_) return;
       for (const auto& session : sessions_) session->empty_cache();
+    } else if (const auto* failure = std::get_if<OutOfMemory>(&event.body)) {
+      if (failure->device == device_ && failure->kind == OutOfMemory::Kind::kFailed) {
+        try_again(now, failure->requested);
+      }
     }
   }
 
@@ -145,7 +151,22 @@ class DeviceSimulation final : public Pass {
   [[nodiscard]] const std::optional<OomReport>& oom() const noexcept { return oom_; }
 
  private:
-  void note_failure(const Now& now, const Block& block) {
+  // The recorded run did not get this. Under a limit it is asked for again: with other settings it
+  // may pass, and nobody used it, so it is given back at once.
+  void try_again(const Now& now, Bytes requested) {
+    const BlockId block(std::numeric_limits<std::uint64_t>::max());
+    if (!limited_ || requested <= Bytes{}) return;
+    for (std::size_t i = 0; i < sessions_.size(); ++i) {
+      const bool ran = !sessions_[i]->failed();
+      if (!sessions_[i]->alloc(block, requested, StreamId{}) && ran && i == 0) {
+        const ThreadId thread = now.thread;
+        note_failure(now, now.context.op(thread).op, now.context.module(thread), block);
+      }
+      sessions_[i]->free(block);
+    }
+  }
+
+  void note_failure(const Now& now, OpId op, ModuleId module, BlockId failed) {
     const CachingAllocator& allocator = sessions_[0]->allocator();
     OomReport report;
     report.info = *allocator.out_of_memory();
@@ -158,17 +179,18 @@ class DeviceSimulation final : public Pass {
     report.event = now.event;
     report.time = now.time;
     report.step = step_ + 1;
-    report.op = now.dictionary.op(block.op);
-    report.module = now.dictionary.module(block.module).path;
+    report.op = now.dictionary.op(op);
+    report.module = now.dictionary.module(module).path;
     report.use = memory_use(allocator);
     report.largest_free_block = allocator.largest_free_block();
     report.only_fragmented = report.info.requested <= report.use.cached;
     oom_ = std::move(report);
-    alive_.mark(now.ledger, device_, block.id);
+    alive_.mark(now.ledger, device_, failed);
   }
 
   DeviceId device_;
   std::string name_;
+  bool limited_;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::optional<OomReport> oom_;
   AliveAtFailure alive_;
@@ -197,7 +219,8 @@ class Simulator {
     const bool wanted = options_.device.empty() ? info.name != "cpu" || options_.device == info.name
                                                 : info.name == options_.device;
     if (!wanted) return {};
-    auto simulation = std::make_unique<DeviceSimulation>(id, info.name);
+    auto simulation =
+        std::make_unique<DeviceSimulation>(id, info.name, options_.memory.has_value());
     PEAKLINE_RETURN_IF_ERROR(add_sessions(*simulation, info));
     replay_.add(*simulation);
     devices_.push_back(std::move(simulation));

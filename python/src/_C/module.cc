@@ -13,6 +13,7 @@ PYBIND11_MODULE(_C, m) {
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_simulate(m);
   peakline::bindings::bind_summary(m);
+  peakline::bindings::bind_vgpu(m);
   peakline::python::bind_dropin(m);
   peakline::python::bind_grad_hooks(m);
 }

@@ -92,6 +92,30 @@ TEST(Simulate, WhatWasAliveAtTheFailureIsToldByCategoryAndModule) {
   EXPECT_EQ(result->oom->by_module[0].name, "Net.layer");
 }
 
+TEST(Simulate, WhatTheRecordedRunDidNotGetIsAskedForAgainUnderALimit) {
+  TraceBuilder trace;
+  trace.enter("Net.layer").alloc("weight", 300_MiB).oom(400_MiB).leave("Net.layer");
+  const std::vector<std::byte> file = trace.bytes();
+  const std::string bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  SimulateOptions options;
+  options.device = "cuda:0";
+  options.memory = 500_MiB;
+  const Result<SimulationResult> result = simulate(opener(bytes), options);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_FALSE(result->outcome.fits);
+  ASSERT_TRUE(result->oom.has_value());
+  EXPECT_EQ(result->oom->info.requested, 400_MiB);
+  EXPECT_EQ(result->oom->module, "Net.layer");
+  ASSERT_FALSE(result->oom->by_module.empty());
+  EXPECT_EQ(result->oom->by_module[0].bytes, 300_MiB);
+
+  options.memory = 800_MiB;
+  const Result<SimulationResult> larger = simulate(opener(bytes), options);
+  ASSERT_TRUE(larger.ok());
+  EXPECT_TRUE(larger->outcome.fits);
+  EXPECT_EQ(larger->outcome.peak_reserved, 700_MiB);
+}
+
 TEST(Simulate, ComparingRanksWhatFitsAndReservesLeast) {
   const std::string csv = fragmented();
   SimulateOptions options;

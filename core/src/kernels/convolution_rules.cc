@@ -1,0 +1,163 @@
+// Convolutions. Sources: aten/src/ATen/native/Convolution.cpp (select_conv_backend),
+// aten/src/ATen/native/cudnn/ConvShared.cpp, cuda/DepthwiseConv2d.cu.
+#include <algorithm>
+
+#include "kernels/cudnn_conv.h"
+#include "kernels/memory_format.h"
+#include "kernels/reduce_config.h"
+#include "kernels/rule_tables.h"
+
+namespace peakline::kernels {
+namespace {
+
+std::int64_t pixels(const TensorMeta& t) {
+  std::int64_t count = 1;
+  for (std::size_t i = 2; i < t.sizes.size(); ++i) count *= t.sizes[i];
+  return count;
+}
+
+// What both directions know about a convolution.
+struct Convolution {
+  TensorMeta input;
+  TensorMeta weight;
+  std::vector<std::int64_t> output_sizes;
+  std::int64_t groups = 1;
+  bool transposed = false;
+  bool channels_last = false;
+  bool dilated = false;
+  std::int64_t stride = 1;
+
+  [[nodiscard]] bool depthwise() const {
+    return !transposed && input.sizes.size() >= 4 && groups > 1 && input.sizes[1] == groups &&
+           weight.sizes[0] % input.sizes[1] == 0;
+  }
+};
+
+bool valid(const TensorMeta& input, const TensorMeta& weight) {
+  return input.sizes.size() >= 3 && weight.sizes.size() == input.sizes.size() &&
+         input.strides.size() == input.sizes.size();
+}
+
+bool any_above_one(const std::vector<std::int64_t>& values) {
+  return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 1; });
+}
+
+Convolution make(const TensorMeta& input, const TensorMeta& weight, const OpArgs& args,
+                 std::size_t stride_at, std::size_t groups_at) {
+  Convolution c;
+  c.input = input;
+  c.weight = weight;
+  c.groups = std::max<std::int64_t>(1, args.integer(groups_at, 1));
+  c.transposed = args.flag(stride_at + 3);
+  c.dilated = any_above_one(args.integers(stride_at + 2));
+  c.stride = args.integers(stride_at).empty() ? 1 : args.integers(stride_at)[0];
+  c.channels_last = input.dtype != DType::kFloat64 &&
+                    (suggests_channels_last(input) || suggests_channels_last(weight));
+  return c;
+}
+
+// Depthwise convolutions have kernels of torch's own, unless the data is channels-last or cuDNN's
+// half-precision ones pay off.
+bool own_depthwise(const Convolution& c, const KernelState& state) {
+  return c.depthwise() && (!state.cudnn_enabled || !c.channels_last);
+}
+
+ConvProblem problem_of(const Convolution& c) {
+  ConvProblem p;
+  p.dtype = c.input.dtype;
+  p.channels_last = c.channels_last;
+  p.batch = c.input.sizes[0];
+  p.in_channels = c.input.sizes[1];
+  p.out_channels = c.output_sizes[1];
+  p.groups = c.groups;
+  p.in_pixels = pixels(c.input);
+  p.out_pixels = 1;
+  for (std::size_t i = 2; i < c.output_sizes.size(); ++i) p.out_pixels *= c.output_sizes[i];
+  p.kernel_pixels = pixels(c.weight);
+  p.stride = c.stride;
+  // A transposed convolution is the gradient of a plain one, with the two sides exchanged.
+  if (c.transposed) {
+    std::swap(p.in_channels, p.out_channels);
+    std::swap(p.in_pixels, p.out_pixels);
+  }
+  return p;
+}
+
+void forward(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(0);
+  const TensorMeta& weight = op.args.tensor(1);
+  if (!valid(input, weight) || op.args.outs() == 0) return;
+  Convolution c = make(input, weight, op.args, 3, 8);
+  c.output_sizes = op.args.out(0).sizes;
+  const TensorMeta& made = op.args.out(0);
+  if (made.channels_last() != c.channels_last || made.contiguous() == c.channels_last) {
+    TensorMeta changed = made;
+    changed.strides = dense_strides(made.sizes, c.channels_last);
+    if (changed.strides != made.strides) op.program.change_output(0, changed);
+  }
+  const Scratch dense_input(op.program, copy_to(input, c.channels_last));
+  const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
+  op.program.outputs();
+  if (own_depthwise(c, op.state)) return;
+  const ConvPass pass = c.transposed ? ConvPass::kInputGradient : ConvPass::kForward;
+  op.program.flash(cudnn_conv_workspace(problem_of(c), pass, op.gpu, op.state),
+                   Certainty::kModelled);
+}
+
+void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
+  op.program.output(2);
+  Reduction r;
+  r.input = gradient;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(gradient.sizes.size()); ++i) {
+    if (i != 1) r.dims.push_back(i);
+  }
+  r.accumulator_size = size_of(accumulate_type(gradient.dtype));
+  r.output_size = size_of(gradient.dtype);
+  r.accumulates_in_output = !is_reduced_float(gradient.dtype);
+  reduce(op.program, r, op.gpu);
+}
+
+void backward(RuleContext& op) {
+  TensorMeta gradient = op.args.tensor(0);
+  const TensorMeta& input = op.args.tensor(1);
+  const TensorMeta& weight = op.args.tensor(2);
+  if (!valid(input, weight) || op.args.outs() < 3) return;
+  Convolution c = make(input, weight, op.args, 4, 9);
+  c.output_sizes = gradient.sizes;
+  const bool input_wanted = op.args.mask(10, 0);
+  const bool weight_wanted = op.args.mask(10, 1);
+  const Scratch dense_gradient(op.program, copy_to(gradient, c.channels_last));
+  gradient.strides = dense_strides(gradient.sizes, c.channels_last);
+  if (own_depthwise(c, op.state)) {
+    if (weight_wanted) op.program.output(1);
+    if (input_wanted) op.program.output(0);
+  } else {
+    const ConvProblem p = problem_of(c);
+    const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
+    const Scratch dense_input(op.program, copy_to(input, c.channels_last));
+    if (input_wanted) {
+      op.program.output(0);
+      const ConvPass pass = c.transposed ? ConvPass::kForward : ConvPass::kInputGradient;
+      op.program.flash(cudnn_conv_workspace(p, pass, op.gpu, op.state), Certainty::kModelled);
+    }
+    if (weight_wanted) {
+      op.program.output(1);
+      op.program.flash(cudnn_conv_workspace(p, ConvPass::kWeightGradient, op.gpu, op.state),
+                       Certainty::kModelled);
+    }
+  }
+  if (op.args.mask(10, 2)) bias_gradient(op, gradient);
+}
+
+constexpr NamedRule kRules[] = {
+    {"aten::convolution", forward},
+    {"aten::convolution_overrideable", forward},
+    {"aten::convolution_backward", backward},
+    {"aten::convolution_backward_overrideable", backward},
+};
+
+}  // namespace
+
+std::span<const NamedRule> convolution_rules() { return kRules; }
+
+}  // namespace peakline::kernels

@@ -1,0 +1,74 @@
+// Gradients of embeddings. Sources: aten/src/ATen/native/cuda/Embedding.cu,
+// EmbeddingBackwardKernel.cu, EmbeddingBag.cu.
+#include <algorithm>
+
+#include "kernels/cub.h"
+#include "kernels/rule_tables.h"
+
+namespace peakline::kernels {
+namespace {
+
+constexpr std::int64_t kIndex = 8;
+constexpr std::int64_t kFewIndices = 3072;   // handled by one kernel without sorting
+constexpr std::int64_t kRowsPerThread = 10;  // rows that one partial sum takes
+constexpr std::int64_t kManyParts = 4;       // per segment
+constexpr std::int64_t kWarp = 32;
+
+std::int64_t row_bytes(std::int64_t width, DType dtype) {
+  return cub::div_up(width, kWarp) * kWarp * size_of(accumulate_type(dtype));
+}
+
+// Rows of the gradient are summed by segments of equal indices, in parts, in float.
+void sum_segments(ProgramBuilder& program, std::int64_t n, std::int64_t rows, std::int64_t width,
+                  DType dtype) {
+  const std::int64_t segments = std::min(n, rows);
+  const std::int64_t parts = n / kRowsPerThread + segments;
+  const Scratch segment_offsets(program, n * kIndex);
+  const Scratch segment_count(program, kIndex);
+  {
+    const Scratch flags(program, n * kIndex);
+    program.flash(cub::scan(n, kIndex), Certainty::kModelled);
+  }
+  const Scratch parts_per_segment(program, segments * kIndex);
+  const Scratch part_offsets(program, segments * kIndex);
+  program.flash(cub::scan(segments, kIndex), Certainty::kModelled);
+  const Scratch part_count(program, kIndex);
+  const Scratch part_starts(program, parts * kIndex);
+  if (parts >= kManyParts * segments) {  // few rows, many tokens: parts add to their segment
+    const Scratch part_segments(program, parts * kIndex);
+    const Scratch segment_sums(program, segments * row_bytes(width, dtype), Certainty::kModelled);
+    return;
+  }
+  const Scratch partial_sums(program, parts * row_bytes(width, dtype));
+}
+
+void embedding_backward(RuleContext& op) {
+  const TensorMeta& gradient = op.args.tensor(0);
+  const std::int64_t n = op.args.tensor(1).numel();
+  const std::int64_t rows = op.args.integer(2);
+  const bool by_frequency = op.args.flag(4);
+  const std::int64_t width = gradient.sizes.empty() ? 1 : gradient.sizes.back();
+  const Scratch dense(op.program, gradient.contiguous() ? 0 : gradient.bytes().raw());
+  if ((n <= kFewIndices && !by_frequency) || n == 0) return op.program.outputs();
+  const std::int64_t index = size_of(op.args.tensor(1).dtype);
+  const Scratch sorted(op.program, n * index);
+  const Scratch order(op.program, n * index);
+  {
+    const Scratch range(op.program, n * index);
+    op.program.flash(cub::radix_sort(n, index, index, static_cast<int>(index * 8)),
+                     Certainty::kModelled);
+  }
+  const Scratch counts(op.program, by_frequency ? n * index : 0);
+  op.program.outputs();
+  sum_segments(op.program, n, rows, width, gradient.dtype);
+}
+
+constexpr NamedRule kRules[] = {
+    {"aten::embedding_dense_backward", embedding_backward},
+};
+
+}  // namespace
+
+std::span<const NamedRule> embedding_rules() { return kRules; }
+
+}  // namespace peakline::kernels

@@ -1,0 +1,79 @@
+// Writing through index tensors. Sources: aten/src/ATen/native/cuda/Indexing.cu,
+// aten/src/ATen/native/TensorAdvancedIndexing.cpp, IndexingUtils.h.
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cub.h"
+#include "kernels/rule_tables.h"
+
+namespace peakline::kernels {
+namespace {
+
+constexpr std::int64_t kIndex = 8;
+
+std::int64_t broadcast_count(const std::vector<TensorMeta>& indices) {
+  std::int64_t count = 1;
+  for (const TensorMeta& index : indices) {
+    if (index.defined) count = std::max(count, index.numel());
+  }
+  return count;
+}
+
+// Positions in the flattened tensor: wrapped, scaled, and added up over the indexed dimensions.
+// Leaves the block with them alive.
+int linear_positions(ProgramBuilder& program, const std::vector<TensorMeta>& indices,
+                     std::int64_t n) {
+  int sum = -1;
+  for (const TensorMeta& index : indices) {
+    if (!index.defined) continue;
+    const int wrapped = program.alloc(n * kIndex);
+    const int scaled = program.alloc(n * kIndex);
+    program.free(wrapped);
+    if (sum < 0) {
+      sum = scaled;
+      continue;
+    }
+    program.free(scaled);  // added in place
+  }
+  return sum;
+}
+
+// Accumulating writes are ordered by a sort, so that equal positions meet.
+void accumulate(RuleContext& op, std::size_t indices_at, std::size_t values_at) {
+  const TensorMeta& self = op.args.tensor(0);
+  const std::vector<TensorMeta>& indices = op.args.tensors(indices_at);
+  const std::int64_t n = broadcast_count(indices);
+  const TensorMeta& values = op.args.tensor(values_at);
+  if (n == 0 || self.numel() == 0) return;
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i < indices.size() && i < self.sizes.size(); ++i) {
+    if (indices[i].defined) rows *= self.sizes[i];
+  }
+  const int positions = linear_positions(op.program, indices, n);
+  const Scratch dense(op.program, values.contiguous() ? 0 : values.bytes().raw());
+  const Scratch sorted(op.program, n * kIndex);
+  const Scratch order(op.program, n * kIndex);
+  const Scratch range(op.program, n * kIndex);
+  const int bits =
+      static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1))));
+  op.program.flash(cub::radix_sort(n, kIndex, kIndex, bits), Certainty::kModelled);
+  op.program.free(positions);
+}
+
+void index_put(RuleContext& op) {
+  op.program.outputs();
+  if (op.args.flag(3) || op.state.deterministic_algorithms) accumulate(op, 1, 2);
+}
+
+constexpr NamedRule kRules[] = {
+    {"aten::index_put", index_put},
+    {"aten::index_put_", index_put},
+    {"aten::_unsafe_index_put", index_put},
+    {"aten::_index_put_impl_", index_put},
+};
+
+}  // namespace
+
+std::span<const NamedRule> indexing_rules() { return kRules; }
+
+}  // namespace peakline::kernels

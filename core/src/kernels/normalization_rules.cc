@@ -1,0 +1,109 @@
+// Normalizations. Sources: aten/src/ATen/native/cuda/layer_norm_kernel.cu, group_norm_kernel.cu,
+// aten/src/ATen/native/group_norm.cpp, Normalization.cu.
+#include "kernels/reduce_config.h"
+#include "kernels/rule_tables.h"
+
+namespace peakline::kernels {
+namespace {
+
+std::int64_t accumulated(DType dtype) { return size_of(accumulate_type(dtype)); }
+
+std::int64_t copy_of(const TensorMeta& tensor) {
+  return tensor.defined && !tensor.contiguous() ? tensor.bytes().raw() : 0;
+}
+
+// Many short rows: 32 at a time leave a row of parts each, which a plain sum adds up then.
+bool in_parts(std::int64_t rows, std::int64_t width, const DeviceProfile& gpu) {
+  return rows > 64 * 1024 && width / gpu.warp_size < gpu.sm_count / 2;
+}
+
+void sum_parts(RuleContext& op, std::int64_t parts, std::int64_t width, DType dtype) {
+  Reduction r;
+  r.input.dtype = dtype;
+  r.input.sizes = {parts, width};
+  r.input.strides = {width, 1};
+  r.dims = {0};
+  r.accumulator_size = accumulated(dtype);
+  r.output_size = size_of(dtype);
+  r.accumulates_in_output = !is_reduced_float(dtype);
+  const Scratch sum(op.program, width * size_of(dtype));
+  reduce(op.program, r, op.gpu);
+}
+
+// The gradients of `weights` weight tensors of the width that is normalized over.
+void weight_gradients(RuleContext& op, const TensorMeta& input, std::int64_t width, int weights) {
+  const std::int64_t rows = width > 0 ? input.numel() / width : 0;
+  if (weights == 0 || !in_parts(rows, width, op.gpu)) return;
+  const std::int64_t parts = (rows + 31) / 32;
+  const std::int64_t bytes = parts * width * size_of(input.dtype);
+  const Scratch first(op.program, bytes);
+  const Scratch second(op.program, weights > 1 ? bytes : 0);
+  for (int i = 0; i < weights; ++i) sum_parts(op, parts, width, input.dtype);
+}
+
+std::int64_t product(const std::vector<std::int64_t>& sizes) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : sizes) count *= size;
+  return count;
+}
+
+void layer_norm_backward(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(1);
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
+  const Scratch dense_input(op.program, copy_of(input));
+  op.program.outputs();
+  const int weights = (op.args.mask(7, 1) ? 1 : 0) + (op.args.mask(7, 2) ? 1 : 0);
+  weight_gradients(op, input, product(op.args.integers(2)),
+                   op.args.tensor(5).defined ? weights : 0);
+}
+
+void rms_norm_backward(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(1);
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
+  const Scratch dense_input(op.program, copy_of(input));
+  op.program.outputs();
+  weight_gradients(op, input, product(op.args.integers(2)),
+                   op.args.tensor(4).defined && op.args.mask(5, 1) ? 1 : 0);
+}
+
+// Scale and shift per channel, in float.
+void group_norm(RuleContext& op) {
+  op.program.outputs();
+  const std::int64_t n = op.args.integer(3);
+  const std::int64_t channels = op.args.integer(4);
+  if (op.args.integer(5) == 1 || n * channels == 0) return;
+  const std::int64_t bytes = n * channels * accumulated(op.args.tensor(0).dtype);
+  const Scratch scale(op.program, bytes);
+  const Scratch shift(op.program, bytes);
+}
+
+void group_norm_backward(RuleContext& op) {
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
+  op.program.outputs();
+  const std::int64_t n = op.args.integer(5);
+  const std::int64_t channels = op.args.integer(6);
+  const std::int64_t groups = op.args.integer(8);
+  const std::int64_t real = accumulated(op.args.tensor(1).dtype);
+  const Scratch gradient_sums(op.program, n * channels * real);
+  const Scratch product_sums(op.program, n * channels * real);
+  if (!op.args.mask(9, 0)) return;
+  const int factor2 = op.program.alloc(n * groups * real);
+  const int factor3 = op.program.alloc(n * groups * real);
+  const int factor1 = op.program.alloc(op.args.tensor(4).defined ? n * channels * real : 0);
+  op.program.free(factor2);
+  op.program.free(factor3);
+  op.program.free(factor1);
+}
+
+constexpr NamedRule kRules[] = {
+    {"aten::native_layer_norm_backward", layer_norm_backward},
+    {"aten::_fused_rms_norm_backward", rms_norm_backward},
+    {"aten::native_group_norm", group_norm},
+    {"aten::native_group_norm_backward", group_norm_backward},
+};
+
+}  // namespace
+
+std::span<const NamedRule> normalization_rules() { return kRules; }
+
+}  // namespace peakline::kernels

@@ -1,0 +1,60 @@
+// Writes an AllocationProgram step by step, as the op's own code would run.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include <peakline/kernel_memory.h>
+
+namespace peakline::kernels {
+
+// Not thread-safe; one per program. finish() may be called once.
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(const OpCall& call) : call_(call), written_(call.outputs.size(), false) {}
+
+  // Allocates output `index`; again, or of an output that is not fresh, is no step.
+  void output(std::size_t index);
+  // All outputs that have no step yet, in order.
+  void outputs();
+  // A scratch block; nothing for zero bytes (torch allocates none), and -1 comes back.
+  int alloc(std::int64_t bytes, Certainty certainty = Certainty::kExact);
+  void free(int block);
+  // A scratch block that lives for a moment.
+  void flash(std::int64_t bytes, Certainty certainty = Certainty::kExact) {
+    free(alloc(bytes, certainty));
+  }
+  void workspace(std::string_view key, std::int64_t bytes, WorkspaceScope scope);
+  void change_output(std::size_t index, TensorMeta meta);
+  // The storage of output `index` is this large, whatever its metadata says.
+  void output_of(std::size_t index, std::int64_t bytes, Certainty certainty);
+  void at_most(Certainty certainty);  // lowers the certainty of the whole
+
+  AllocationProgram finish();
+
+ private:
+  const OpCall& call_;
+  AllocationProgram program_;
+  std::vector<bool> written_;
+  std::vector<bool> live_;
+};
+
+// A scratch tensor: allocated here, freed at the end of the scope or by reset().
+class Scratch {
+ public:
+  Scratch(ProgramBuilder& program, std::int64_t bytes, Certainty certainty = Certainty::kExact)
+      : program_(program), block_(program.alloc(bytes, certainty)) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() { reset(); }
+  void reset() {
+    program_.free(block_);
+    block_ = -1;
+  }
+
+ private:
+  ProgramBuilder& program_;
+  int block_;
+};
+
+}  // namespace peakline::kernels

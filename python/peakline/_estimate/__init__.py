@@ -1,0 +1,1 @@
+"""`peakline estimate`: an unmodified training script on a GPU that is not there."""

@@ -1,0 +1,74 @@
+"""The answer as one object: what `--json` writes and the table shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from peakline._estimate.outcome import Outcome
+from peakline.run import Run, format_size
+from peakline.simulate import simulate
+
+_MADE_UP = (
+    "{count:,} values of GPU tensors were asked for and made up, so what depends on them may differ"
+)
+_NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
+_FEW_STEPS = "the script ended after {done} of {asked} steps"
+
+
+def build(run: Run, outcome: Outcome, asked: int, notes: list[str]) -> dict[str, Any]:
+    """`notes`: sentences about what was done otherwise than on a real GPU."""
+    answer: dict[str, Any] = json.loads(run.to_json())
+    warnings = [*answer["warnings"], *notes]
+    if answer["unknown_values"]:
+        warnings.append(_MADE_UP.format(count=answer["unknown_values"]))
+    if not answer["ooms"] and outcome.out_of_memory is None:
+        if outcome.steps == 0:
+            warnings.append(_NO_STEPS)
+        elif outcome.steps < asked:
+            warnings.append(_FEW_STEPS.format(done=outcome.steps, asked=asked))
+    answer["warnings"] = list(dict.fromkeys(warnings))
+    answer["oom"] = _oom(run, answer, outcome)
+    return answer
+
+
+def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] | None:
+    """The first failure: what torch said, what was alive, what was lost, what would help."""
+    if not answer["ooms"] and outcome.out_of_memory is None:
+        return None
+    limit = answer["memory_limit"]
+    device = answer["device"]
+    report = simulate(run, memory=limit, device=device, compare=True)
+    found = report.oom or {}
+    return {
+        "message": outcome.out_of_memory or found.get("message", ""),
+        "where": _where(found),
+        "by_category": found.get("by_category", {}),
+        "by_module": found.get("by_module", {}),
+        "fragmentation": _fragmentation(found),
+        "advice": _advice([row.conf for row in report.settings if row.fits]),
+    }
+
+
+def _where(oom: dict[str, Any]) -> str:
+    if not oom:
+        return ""
+    parts = [f"step {oom['step']}", oom["module"] or "outside modules", oom["op"]]
+    return "It failed in " + ", ".join(part for part in parts if part) + "."
+
+
+def _fragmentation(oom: dict[str, Any]) -> str:
+    if not oom:
+        return ""
+    cached = format_size(oom["at_failure"]["cached"])
+    largest = format_size(oom["largest_free_block"])
+    text = f"{cached} lay free inside segments, the largest piece {largest}"
+    if oom["only_fragmented"]:
+        text += ": enough in sum, but in no one piece"
+    return text + "."
+
+
+def _advice(settings: list[str]) -> str:
+    if not settings:
+        return "No setting of PYTORCH_CUDA_ALLOC_CONF would let this allocation pass."
+    return f"PYTORCH_CUDA_ALLOC_CONF={settings[0]} would let this allocation pass."

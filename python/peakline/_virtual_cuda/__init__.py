@@ -1,0 +1,66 @@
+"""torch.cuda answers for the virtual GPU: everything between install() and restore().
+
+Most of torch.cuda is Python over functions of `torch._C` that a CPU-only build lacks; given those,
+torch's own Python does the rest. Nothing here touches the real driver, also in a CUDA build.
+"""
+
+from __future__ import annotations
+
+from peakline._virtual_cuda import (
+    _accelerator,
+    _compile,
+    _devices,
+    _distributed,
+    _libraries,
+    _memory,
+    _parallel,
+    _processes,
+    _random,
+    _refused,
+    _runtime,
+    _storage,
+    _streams,
+)
+from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._patches import Patches
+
+__all__ = ["Engine", "Installed", "install"]
+
+
+class Installed:
+    """What install() changed. `restore()` puts it back, and may be called again."""
+
+    def __init__(self, patches: Patches, notes: Notes) -> None:
+        self._patches = patches
+        self._notes = notes
+
+    def notes(self) -> list[str]:
+        """What the run did otherwise than on a real GPU, in sentences."""
+        return self._notes.sentences()
+
+    def restore(self) -> None:
+        self._patches.restore()
+
+
+def install(engine: Engine) -> Installed:
+    """Makes torch.cuda answer for the devices of `engine`, which has been entered."""
+    patches, notes = Patches(), Notes()
+    try:
+        _refused.install(patches)
+        _devices.install(patches, engine)
+        _memory.install(patches, engine, notes)
+        _streams.install(patches, engine)
+        _accelerator.install(patches, engine)
+        _runtime.install(patches, engine)
+        _libraries.install(patches)
+        _storage.install(patches, engine)
+        _parallel.install(patches)
+        _random.install(patches, engine)
+        _compile.install(patches, notes)
+        _distributed.install(patches, notes)
+        _processes.install(patches, notes)
+    except BaseException:
+        patches.restore()
+        raise
+    return Installed(patches, notes)

@@ -1,0 +1,78 @@
+"""Process groups of a virtual run: one rank of a world that is not there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+
+from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._patches import Patches
+
+_NOTE = (
+    "process groups are fake: this is rank {rank} of {world}, collectives move nothing, and what "
+    "{backend} itself allocates is not counted"
+)
+
+
+def install(patches: Patches, notes: Notes) -> None:
+    if not dist.is_available():
+        return
+    module: Any = dist.distributed_c10d
+    groups = _Groups(module.init_process_group, module.new_group, notes)
+    replaced = {
+        "init_process_group": groups.init_process_group,
+        "new_group": groups.new_group,
+        "is_nccl_available": lambda: True,
+    }
+    for name, function in replaced.items():
+        patches.set(module, name, function)
+        patches.set(dist, name, function)
+    patches.on_restore(groups.close)
+
+
+class _Groups:
+    """Answers requests for any backend with torch's own fake one."""
+
+    def __init__(self, init: Any, new_group: Any, notes: Notes) -> None:
+        self._init = init
+        self._new_group = new_group
+        self._notes = notes
+        self._made = False
+
+    def init_process_group(
+        self,
+        backend: Any = None,
+        init_method: Any = None,
+        timeout: Any = None,
+        world_size: int = -1,
+        rank: int = -1,
+        store: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        if rank < 0:
+            rank = int(os.environ.get("RANK", "0"))
+        if world_size < 0:
+            world_size = int(os.environ.get("WORLD_SIZE", "1"))
+        if str(backend) != "fake":
+            named = "nccl" if backend is None else str(backend)
+            self._notes.add(_NOTE.format(rank=rank, world=world_size, backend=named))
+        self._init("fake", rank=rank, world_size=world_size, store=FakeStore())
+        self._made = True
+
+    def new_group(self, *args: Any, **kwargs: Any) -> Any:
+        if self._made:
+            args = args[:2]  # ranks, timeout; then come backend and its options
+            kwargs = {
+                name: kwargs[name] for name in kwargs if name not in ("backend", "pg_options")
+            }
+        return self._new_group(*args, **kwargs)
+
+    def close(self) -> None:
+        """A group that only a virtual run knows must not outlive it."""
+        if self._made and dist.is_initialized():
+            dist.destroy_process_group()
+        self._made = False

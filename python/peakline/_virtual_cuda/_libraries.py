@@ -1,0 +1,95 @@
+"""Versions and settings of CUDA's libraries, as a build for NVIDIA GPUs has them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.backends.cudnn.rnn
+
+from peakline._virtual_cuda._patches import Patches
+
+# What a CPU-only build answers in place of the versions it does not have. Programs ask to choose
+# features by; no memory depends on them.
+CUDA_VERSION = "13.0"
+CUDNN_VERSION = 91900
+NCCL_VERSION = (2, 28, 9)
+
+_KIB = 1024
+
+
+def install(patches: Patches) -> None:
+    patches.set_all(torch._C, _functions())
+    if torch.version.cuda is None:
+        _install_versions(patches)
+
+
+def _install_versions(patches: Patches) -> None:
+    major, minor = (int(part) for part in CUDA_VERSION.split("."))
+    patches.set(torch.version, "cuda", CUDA_VERSION)
+    patches.set(torch._C, "_cuda_getCompiledVersion", lambda: major * 1000 + minor * 10)
+    for name in ("_has_cuda", "_has_cudnn"):
+        patches.set(torch._C, name, True)
+    # The module that users see wraps this one.
+    cudnn: Any = torch.backends.cudnn
+    patches.set(cudnn.m, "_init", lambda: True)
+    patches.set(cudnn.m, "version", lambda: CUDNN_VERSION)
+    modes = SimpleNamespace(rnn_relu=0, rnn_tanh=1, lstm=2, gru=3)
+    rnn: Any = sys.modules["torch.backends.cudnn.rnn"]
+    patches.set(getattr(rnn, "m", rnn), "_cudnn", SimpleNamespace(RNNMode=modes))
+    nccl = NCCL_VERSION[0] << 32 | NCCL_VERSION[1] << 16 | NCCL_VERSION[2]
+    patches.set(torch._C, "_nccl_version", lambda: nccl)
+    patches.set(torch._C, "_nccl_version_suffix", lambda: b"")
+    patches.set_where_present(torch._C, "_is_flash_attention_available", lambda: True)
+
+
+def _functions() -> dict[str, Any]:
+    limit = _Number(10)
+    cublas = _Number(_workspace_bytes())
+    cublaslt = _Number(32 * _KIB * _KIB)
+    tuning = _Number(0)
+    return {
+        "_cuda_get_cudnn_benchmark_limit": limit.get,
+        "_cuda_set_cudnn_benchmark_limit": limit.set,
+        "_cuda_getCublasWorkspaceSize": cublas.get,
+        "_cuda_setCublasWorkspaceSize": cublas.set,
+        "_cuda_resetCublasWorkspaceSize": cublas.reset,
+        "_cuda_getCublasLtWorkspaceSize": cublaslt.get,
+        "_cuda_setCublasLtWorkspaceSize": cublaslt.set,
+        "_cuda_resetCublasLtWorkspaceSize": cublaslt.reset,
+        "_cuda_clearCublasWorkspaces": lambda: None,
+        "_cuda_tunableop_is_enabled": lambda: False,
+        "_cuda_tunableop_enable": tuning.set,
+        "_cuda_tunableop_tuning_is_enabled": lambda: False,
+        "_cuda_tunableop_tuning_enable": tuning.set,
+    }
+
+
+def _workspace_bytes() -> int:
+    """CUBLAS_WORKSPACE_CONFIG (":KiB:count" pairs), else torch's choice for sm90."""
+    total = 0
+    parts = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").split(":")[1:]
+    for size, count in zip(parts[::2], parts[1::2], strict=False):
+        if size.isdigit() and count.isdigit():
+            total += int(size) * int(count) * _KIB
+    return total or 32 * _KIB * _KIB
+
+
+class _Number:
+    """A setting with a default."""
+
+    def __init__(self, value: int) -> None:
+        self._default = value
+        self._value = value
+
+    def get(self) -> int:
+        return self._value
+
+    def set(self, value: int) -> None:
+        self._value = value
+
+    def reset(self) -> None:
+        self._value = self._default

@@ -1,0 +1,37 @@
+"""torch.multiprocessing.spawn: other processes would have no virtual GPU, so rank 0 runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.multiprocessing
+
+from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._patches import Patches
+
+_NOTE = "of the {count} processes that the program starts, only the first was run, in this one"
+
+
+class _Finished:
+    """What spawn(join=False) gives: its only process has ended already."""
+
+    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
+        return True
+
+
+def install(patches: Patches, notes: Notes) -> None:
+    def spawn(
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        nprocs: int = 1,
+        join: bool = True,
+        *rest: Any,
+        **kwargs: Any,
+    ) -> _Finished | None:
+        notes.add(_NOTE.format(count=nprocs))
+        fn(0, *args)
+        return None if join else _Finished()
+
+    patches.set(torch.multiprocessing, "spawn", spawn)
+    patches.set(torch.multiprocessing, "start_processes", spawn)

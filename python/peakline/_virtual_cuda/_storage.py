@@ -1,0 +1,57 @@
+"""Storages that are made or resized by themselves, not through a tensor's op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._patches import Patches
+from peakline._virtual_cuda._refused import refusal
+
+_IPC = "memory of a virtual GPU cannot be shared with other processes"
+
+
+def install(patches: Patches, engine: Engine) -> None:
+    storage: Any = torch.UntypedStorage
+    patches.set(storage, "__new__", _new(storage.__new__))
+    patches.set(storage, "resize_", _resize(storage.resize_, engine))
+    patches.set(storage, "_write_file", _write_file(storage._write_file))
+    patches.set(storage, "_share_cuda_", refusal(_IPC))
+    patches.set(storage, "_new_shared_cuda", classmethod(refusal(_IPC)))
+
+
+def _new(original: Callable[..., Any]) -> Callable[..., Any]:
+    def new(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        if device is None or torch.device(device).type != "cuda":
+            extra = {} if device is None else {"device": device}
+            return original(cls, *args, **extra, **kwargs)
+        content = args[0] if args else 0
+        if isinstance(content, int):
+            made = torch.empty(content, dtype=torch.uint8, device=device)
+        else:
+            made = torch.tensor(list(content), dtype=torch.uint8, device=device)
+        return made.untyped_storage()
+
+    return new
+
+
+def _resize(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    def resize_(self: torch.UntypedStorage, size: int) -> Any:
+        if self.device.type != "cuda":
+            return original(self, size)
+        engine.resize_storage(self, size)
+        return self
+
+    return resize_
+
+
+def _write_file(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's own reads the device's memory by its address."""
+
+    def write_file(self: torch.UntypedStorage, *args: Any) -> Any:
+        return original(self.cpu() if self.device.type == "cuda" else self, *args)
+
+    return write_file

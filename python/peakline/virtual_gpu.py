@@ -1,0 +1,162 @@
+"""`peakline.virtual_gpu`: a GPU that is not there, for programs that want one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch.autograd.variable import Variable
+
+from peakline import _C, _virtual_cuda
+from peakline.run import Run
+from peakline.track import Tracker
+
+
+class virtual_gpu:
+    """Inside the block CUDA devices are virtual; gives a `Run`.
+
+    The program runs unmodified and computes nothing on the device: a CUDA tensor is a shape with an
+    address from torch's caching allocator, simulated for the GPU named by `gpu` (`"h200"`,
+    `"a100-80"`, … or a profile of one's own, `"my.toml"`). `memory` caps what the allocator may
+    reserve; `torch.OutOfMemoryError` is raised where the real one would be. `devices`: 1 to 8.
+
+    Values of small tensors that follow from the program alone are kept, up to `value_bytes` a
+    storage. Where the program reads a value that nobody can know, `values` answers: a dict with
+    "float", "int", "bool", and "nonzero", the share of elements taken to be nonzero.
+    """
+
+    def __init__(
+        self,
+        gpu: str | os.PathLike[str] = "h200",
+        memory: int | str | None = None,
+        devices: int = 1,
+        *,
+        values: Mapping[str, float] | None = None,
+        value_bytes: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+    ) -> None:
+        limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+        self._options: dict[str, Any] = {
+            "gpu": os.fspath(gpu),
+            "memory": limit,
+            "devices": devices,
+            "policy": dict(values or {}),
+            "value_bytes": value_bytes,
+        }
+        self._path = path
+        self._stack = contextlib.ExitStack()
+        self._tracker: Tracker | None = None
+        self._installed: _virtual_cuda.Installed | None = None
+        self._notes: list[str] = []
+        self._counters: dict[str, int] = {}
+        self._unknown: dict[str, int] = {}
+
+    def __enter__(self) -> Run:
+        _C.vgpu.enter({**self._options, "conf": _allocator_settings(), "torch": _torch_release()})
+        with contextlib.ExitStack() as stack:
+            stack.callback(_C.vgpu.leave)
+            stack.enter_context(_backward_on_the_calling_thread())
+            info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
+            tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
+            run = tracker.start()
+            stack.callback(tracker.stop)
+            stack.callback(_note_unknown_values, tracker)
+            self._tracker = tracker
+            _C.vgpu.record()
+            stack.callback(_C.vgpu.stop_recording)
+            self._installed = _virtual_cuda.install(_C.vgpu)
+            stack.callback(self._remember, self._installed)
+            self._stack = stack.pop_all()
+        return run
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.label_alive()  # the failed frames still hold their tensors
+        self._stack.close()
+
+    def label_alive(self) -> None:
+        """Names what is alive now, which otherwise happens as training goes on."""
+        if self._tracker is not None:
+            self._tracker.label_alive()
+
+    def notes(self) -> list[str]:
+        """What the run did otherwise than on a real GPU, in sentences."""
+        return self._installed.notes() if self._installed else list(self._notes)
+
+    def counters(self) -> dict[str, int]:
+        """Ops run, found in the shape cache or not, computed because their values are known."""
+        return dict(_C.vgpu.counters() if self._installed else self._counters)
+
+    def unknown_values(self) -> dict[str, int]:
+        """How often a value was read that cannot be known, by what read it."""
+        return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
+
+    def _facts(self) -> dict[str, str]:
+        """What answers over the recording need to know about the devices."""
+        gpu = _C.vgpu.properties(0)
+        limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
+        limits = {f"memory_limit.cuda:{i}": str(limit) for i in range(_C.vgpu.device_count())}
+        return {"gpu": str(gpu["name"]), **limits}
+
+    def _remember(self, installed: _virtual_cuda.Installed) -> None:
+        self._counters = _C.vgpu.counters()
+        self._unknown = _C.vgpu.unknown_values()
+        self._notes = installed.notes()
+        self._installed = None
+        installed.restore()
+
+
+def _note_unknown_values(tracker: Tracker) -> None:
+    tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
+
+
+def _allocator_settings() -> str:
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
+
+
+def _torch_release() -> str:
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+class _CallersEngine:
+    """torch's autograd engine, kept on the thread that calls it.
+
+    Its threads for devices are started once per process, perhaps before there was a virtual device,
+    and a virtual GPU has nothing to wait for. Nodes run in the same order.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        before = torch._C._is_multithreading_enabled()
+        torch._C._set_multithreading_enabled(False)
+        try:
+            return self._engine.run_backward(*args, **kwargs)
+        finally:
+            torch._C._set_multithreading_enabled(before)
+
+
+@contextlib.contextmanager
+def _backward_on_the_calling_thread() -> Iterator[None]:
+    engine: Any = Variable._execution_engine
+    callers: Any = _CallersEngine(engine)
+    Variable._execution_engine = callers
+    try:
+        yield
+    finally:
+        if Variable._execution_engine is callers:
+            Variable._execution_engine = engine

@@ -1,0 +1,231 @@
+// Bindings of vgpu/: `peakline._C.vgpu`.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/Storage.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+#include <peakline/units.h>
+
+#include "bindings.h"
+#include "errors.h"
+#include "vgpu/generator.h"
+#include "vgpu/session.h"
+#include "vgpu/tensor.h"
+
+namespace peakline::bindings {
+namespace {
+
+using vgpu::Engine;
+using vgpu::engine_or_throw;
+using vgpu::ThisThread;
+
+Engine& engine() { return engine_or_throw("torch.cuda"); }
+
+int checked(int device) {
+  if (device < 0) return ThisThread::device();
+  if (device < engine().devices()) return device;
+  throw_if_error(invalid_input("there is no cuda:" + std::to_string(device) +
+                               ": the virtual machine has " + std::to_string(engine().devices()) +
+                               " GPU(s)"));
+  return device;
+}
+
+template <class T>
+T option(const py::dict& options, const char* name, T otherwise) {
+  if (!options.contains(name) || options[name].is_none()) return otherwise;
+  return options[name].cast<T>();
+}
+
+vgpu::ValuePolicy policy_of(const py::dict& options, vgpu::ValuePolicy policy) {
+  policy.number = option(options, "float", policy.number);
+  policy.whole = option(options, "int", policy.whole);
+  policy.truth = option(options, "bool", policy.truth);
+  policy.nonzero = option(options, "nonzero", policy.nonzero);
+  return policy;
+}
+
+void enter(const py::dict& options) {
+  vgpu::EngineOptions engine;
+  engine.memory.devices = option(options, "devices", 1);
+  engine.memory.profile =
+      value_or_throw(load_profile(option<std::string>(options, "gpu", "h200")));
+  const TorchVersion torch =
+      value_or_throw(parse_torch_version(option<std::string>(options, "torch", "2.13")));
+  engine.memory.config =
+      value_or_throw(AllocatorConfig::parse(option<std::string>(options, "conf", ""), torch));
+  const auto limit = option<std::int64_t>(options, "memory", 0);
+  if (limit > 0) engine.memory.limit = Bytes(limit);
+  engine.value_bytes = option(options, "value_bytes", engine.value_bytes);
+  engine.policy = policy_of(option(options, "policy", py::dict()), engine.policy);
+  throw_if_error(vgpu::enter(engine));
+}
+
+py::dict memory_stats(int device) {
+  py::dict out;
+  for (const auto& [name, value] : engine().memory().stats(checked(device))) {
+    out[py::str(name)] = value;
+  }
+  return out;
+}
+
+const char* state_name(BlockView::State state) {
+  switch (state) {
+    case BlockView::State::kAllocated:
+      return "active_allocated";
+    case BlockView::State::kAwaitingFree:
+      return "active_awaiting_free";
+    default:
+      return "inactive";
+  }
+}
+
+py::dict to_dict(const SegmentView& segment, int device) {
+  py::list blocks;
+  for (const BlockView& block : segment.blocks) {
+    blocks.append(py::dict(py::arg("address") = block.address.raw(),
+                           py::arg("size") = block.bytes.raw(),
+                           py::arg("requested_size") = block.requested.raw(),
+                           py::arg("state") = state_name(block.state),
+                           py::arg("frames") = py::list()));
+  }
+  return py::dict(py::arg("device") = device, py::arg("address") = segment.address.raw(),
+                  py::arg("total_size") = segment.bytes.raw(),
+                  py::arg("allocated_size") = segment.allocated.raw(),
+                  py::arg("active_size") = segment.active.raw(),
+                  py::arg("requested_size") = segment.requested.raw(),
+                  py::arg("stream") = segment.stream.raw(),
+                  py::arg("segment_type") = segment.is_large ? "large" : "small",
+                  py::arg("segment_pool_id") = py::make_tuple(0, segment.pool.raw()),
+                  py::arg("is_expandable") = segment.is_expandable,
+                  py::arg("frames") = py::list(), py::arg("blocks") = blocks);
+}
+
+py::dict snapshot() {
+  py::list segments;
+  for (int device = 0; device < engine().devices(); ++device) {
+    for (const SegmentView& segment : engine().memory().segments(device)) {
+      segments.append(to_dict(segment, device));
+    }
+  }
+  const AllocatorConfig& config = engine().memory().config();
+  py::dict settings(py::arg("PYTORCH_CUDA_ALLOC_CONF") = config.text,
+                    py::arg("expandable_segments") = config.expandable_segments,
+                    py::arg("garbage_collection_threshold") = config.garbage_collection_threshold);
+  return py::dict(py::arg("segments") = segments, py::arg("device_traces") = py::list(),
+                  py::arg("allocator_settings") = settings,
+                  py::arg("external_annotations") = py::list());
+}
+
+py::dict properties(int device) {
+  static_cast<void>(checked(device));
+  const DeviceProfile& gpu = engine().profile();
+  return py::dict(
+      py::arg("name") = gpu.name, py::arg("major") = gpu.major, py::arg("minor") = gpu.minor,
+      py::arg("total_memory") = gpu.total_memory.raw(),
+      py::arg("multi_processor_count") = gpu.sm_count, py::arg("warp_size") = gpu.warp_size,
+      py::arg("L2_cache_size") = gpu.l2_cache.raw(),
+      py::arg("max_threads_per_multi_processor") = gpu.max_threads_per_sm,
+      py::arg("max_threads_per_block") = gpu.max_threads_per_block,
+      py::arg("regs_per_multiprocessor") = gpu.registers_per_sm,
+      py::arg("shared_memory_per_block") = gpu.shared_memory_per_block.raw(),
+      py::arg("shared_memory_per_block_optin") = gpu.shared_memory_per_block_opt_in.raw(),
+      py::arg("shared_memory_per_multiprocessor") = gpu.shared_memory_per_sm.raw(),
+      py::arg("is_integrated") = false, py::arg("is_multi_gpu_board") = false,
+      py::arg("gcnArchName") = gpu.name, py::arg("context") = gpu.context_with_cudnn.raw());
+}
+
+py::tuple stream_key(std::int64_t stream, int device) {
+  return py::make_tuple(stream, device, static_cast<int>(c10::kCUDA));
+}
+
+py::dict counters() {
+  vgpu::Counters& counters = engine().counters();
+  std::uint64_t unknown = 0;
+  for (const auto& [name, count] : engine().unknown_values()) unknown += count;
+  return py::dict(py::arg("ops") = counters.ops.load(), py::arg("hits") = counters.hits.load(),
+                  py::arg("misses") = counters.misses.load(),
+                  py::arg("values") = counters.values.load(), py::arg("unknown_values") = unknown);
+}
+
+void bind_memory(py::module_& m) {
+  m.def("memory_stats", &memory_stats);
+  m.def("reset_peak", [](int device) { engine().memory().reset_peak(checked(device)); });
+  m.def("reset_accumulated",
+        [](int device) { engine().memory().reset_accumulated(checked(device)); });
+  m.def("empty_cache", [] { engine().memory().empty_cache(); });
+  m.def("set_memory_fraction", [](double fraction, int device) {
+    engine().memory().set_fraction(checked(device), fraction);
+  });
+  m.def("get_memory_fraction",
+        [](int device) { return engine().memory().fraction(checked(device)); });
+  m.def("mem_get_info", [](int device) { return engine().memory().info(checked(device)); });
+  m.def("snapshot", &snapshot);
+}
+
+void bind_devices(py::module_& m) {
+  m.def("device_count", [] { return engine().devices(); });
+  m.def("current_device", [] { return ThisThread::device(); });
+  m.def("exchange_device",
+        [](int device) { return ThisThread::exchange_device(checked(device)); });
+  m.def("properties", &properties);
+  m.def("default_generator",
+        [](int device) { return vgpu::default_generator(checked(device)); });
+}
+
+void bind_streams(py::module_& m) {
+  m.def("current_stream", [](int device) {
+    const int index = checked(device);
+    return stream_key(ThisThread::stream(index), index);
+  });
+  m.def("default_stream", [](int device) { return stream_key(0, checked(device)); });
+  m.def("new_stream", [](int device, int priority) {
+    const int index = checked(device);
+    return stream_key(engine().streams().take(index, priority), index);
+  });
+  m.def("set_stream", [](std::int64_t stream, int device) {
+    ThisThread::exchange_stream(checked(device), stream);
+  });
+  m.def("stream_query", [](std::int64_t, int) { return true; });
+  m.def("stream_synchronize", [](std::int64_t stream, int device) {
+    engine().memory().stream_done(checked(device), vgpu::allocator_stream(stream));
+  });
+  m.def("synchronize", [](int device) { engine().memory().synchronize(checked(device)); });
+}
+
+void bind_tensors(py::module_& m) {
+  m.def("is_virtual", [](const at::Tensor& tensor) { return vgpu::is_virtual(tensor); });
+  m.def("resize_storage", [](const at::Storage& storage, std::uint64_t bytes) {
+    vgpu::resize_storage(engine(), *storage.unsafeGetStorageImpl(), bytes);
+  });
+  m.def("new_storage", [](std::uint64_t bytes, int device) {
+    return vgpu::make_storage(engine(), checked(device), bytes, nullptr);
+  });
+  m.def("is_virtual_storage", [](const at::Storage& storage) {
+    return vgpu::record_of(*storage.unsafeGetStorageImpl()) != nullptr;
+  });
+}
+
+}  // namespace
+
+void bind_vgpu(py::module_& parent) {
+  py::module_ m = parent.def_submodule("vgpu", "The virtual GPU's engine.");
+  m.def("enter", &enter);
+  m.def("leave", &vgpu::leave);
+  m.def("active", [] { return vgpu::current_engine() != nullptr; });
+  // What is recorded now is written by the recorder that is current at this call.
+  m.def("record", [] { engine().memory().record_into(capture::current_recorder()); });
+  m.def("stop_recording", [] {
+    if (Engine* on = vgpu::current_engine()) on->memory().record_into(nullptr);
+  });
+  m.def("counters", &counters);
+  m.def("unknown_values", [] { return engine().unknown_values(); });
+  m.def("set_value_policy", [](const py::dict& options) {
+    engine().set_policy(policy_of(options, engine().policy()));
+  });
+  bind_memory(m);
+  bind_devices(m);
+  bind_streams(m);
+  bind_tensors(m);
+}
+
+}  // namespace peakline::bindings

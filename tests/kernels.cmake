@@ -1,0 +1,13 @@
+# Device profiles, and what CUDA kernels and libraries allocate.
+add_executable(kernel_tests
+  unit/kernels/attention_test.cc
+  unit/kernels/blas_test.cc
+  unit/kernels/indexing_test.cc
+  unit/kernels/norm_rnn_conv_test.cc
+  unit/kernels/reduction_test.cc
+  unit/kernels/sdp_choice_conformance_test.cc
+  unit/profile/device_profile_test.cc
+)
+target_compile_definitions(kernel_tests PRIVATE PEAKLINE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/data")
+target_link_libraries(kernel_tests PRIVATE peakline_test_support peakline_warnings)
+gtest_discover_tests(kernel_tests)

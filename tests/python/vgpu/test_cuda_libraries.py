@@ -1,0 +1,83 @@
+"""Versions, settings and tools around CUDA; what a virtual GPU refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import peakline
+
+
+def test_libraries_say_they_are_there() -> None:
+    with peakline.virtual_gpu("h200"):
+        assert torch.backends.cudnn.is_available()
+        assert torch.backends.cudnn.version() >= 90000
+        assert torch.version.cuda is not None
+        assert torch.cuda.nccl.version() >= (2, 10)
+        assert torch.backends.cudnn.is_acceptable(torch.zeros(1, device="cuda"))
+        with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+            assert torch.backends.cudnn.benchmark
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.set_float32_matmul_precision("highest")
+        assert torch.backends.cuda.cublas_workspace_size() > 0
+
+
+def test_ranges_of_nvtx_nest_and_do_nothing() -> None:
+    with peakline.virtual_gpu("h200"):
+        assert torch.cuda.nvtx.range_push("a") == 0
+        assert torch.cuda.nvtx.range_push("b") == 1
+        assert torch.cuda.nvtx.range_pop() == 1
+        with torch.cuda.nvtx.range("step {}", 1):
+            torch.cuda.nvtx.mark("here")
+        torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("c"))
+
+
+def test_graphs_and_private_pools_are_refused_in_one_sentence() -> None:
+    with peakline.virtual_gpu("h200"):
+        with pytest.raises(RuntimeError, match="CUDA graphs cannot be captured on a virtual GPU"):
+            torch.cuda.CUDAGraph()
+        with pytest.raises(RuntimeError, match="CUDA graphs"):
+            torch.cuda.graph_pool_handle()
+        with pytest.raises(RuntimeError, match="memory pools are not modelled"):
+            torch.cuda.MemPool()
+        assert not torch.cuda.is_current_stream_capturing()
+
+
+def test_a_function_of_the_driver_that_is_not_answered_is_refused_by_name() -> None:
+    with (
+        peakline.virtual_gpu("h200"),
+        pytest.raises(RuntimeError, match="_cuda_getCurrentBlasHandle is not available"),
+    ):
+        torch.cuda.current_blas_handle()
+
+
+def test_compiled_models_run_eagerly_and_the_run_says_so() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        model = torch.compile(torch.nn.Linear(8, 8).cuda())
+        assert model(torch.zeros(2, 8, device="cuda")).shape == (2, 8)
+
+        @torch.compile
+        def double(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        assert double(torch.ones(2, device="cuda")).is_cuda
+    assert any("torch.compile" in note for note in gpu.notes())
+
+
+def test_recurrent_networks_take_the_way_of_cudnn() -> None:
+    with peakline.virtual_gpu("h200"):
+        model = torch.nn.LSTM(16, 32, 2, batch_first=True, dropout=0.1).cuda()
+        y, (h, c) = model(torch.zeros(4, 7, 16, device="cuda"))
+        assert y.shape == (4, 7, 32)
+        assert h.shape == c.shape == (2, 4, 32)
+        y.sum().backward()
+
+
+def test_data_parallel_uses_all_devices() -> None:
+    with peakline.virtual_gpu("h200", devices=2):
+        model = torch.nn.DataParallel(torch.nn.Linear(32, 32).cuda())
+        y = model(torch.zeros(8, 32, device="cuda"))
+        assert y.shape == (8, 32)
+        y.sum().backward()
+        assert torch.cuda.max_memory_allocated(1) > 0

@@ -1,0 +1,73 @@
+// Expected events are those of a real H200 under torch 2.11.
+#include <gtest/gtest.h>
+
+#include "op_call.h"
+
+namespace peakline {
+namespace {
+
+using test::call;
+using test::kBf16;
+using test::kInt64;
+using test::run;
+using test::tensor;
+
+OpCall embedding_backward(std::int64_t vocabulary, std::int64_t tokens, std::int64_t width) {
+  return call(
+      "aten::embedding_dense_backward",
+      {tensor({tokens, width}), tensor({tokens}, kInt64), vocabulary, std::int64_t{-1}, false},
+      {tensor({vocabulary, width})});
+}
+
+TEST(Embedding, FewTokensNeedNoSort) {
+  EXPECT_EQ(run(embedding_backward(1000, 64, 32)), "+128000");
+}
+
+TEST(Embedding, GradientIsSummedInPartsOverSortedTokens) {
+  const std::string events = run(embedding_backward(50257, 4096, 768));
+  EXPECT_TRUE(events.starts_with("+32768 +32768 +32768 +83455 -83455 -32768 +154389504 +32768 +8 "))
+      << events;
+  EXPECT_NE(events.find("+36040 +13839360 -13839360 -36040"), std::string::npos) << events;
+}
+
+TEST(IndexPut, AccumulatingSortsPositions) {
+  const OpCall op =
+      call("aten::_index_put_impl_",
+           {tensor({10000, 512}, kBf16), std::vector<TensorMeta>{tensor({8192}, kInt64)},
+            tensor({8192, 512}, kBf16), true, true},
+           {});
+  EXPECT_EQ(
+      run(op),
+      "+65536 +65536 -65536 +65536 +65536 +65536 +137727 -137727 -65536 -65536 -65536 -65536");
+}
+
+TEST(IndexPut, PlainWritesNeedNothing) {
+  const OpCall op =
+      call("aten::_index_put_impl_",
+           {tensor({10000, 512}, kBf16), std::vector<TensorMeta>{tensor({8192}, kInt64)},
+            tensor({8192, 512}, kBf16), false, true},
+           {});
+  EXPECT_EQ(run(op), "");
+}
+
+TEST(Sort, ShortRowsAreSortedInPlace) {
+  const OpCall op = call("aten::sort", {tensor({1000}), std::int64_t{-1}, false},
+                         {tensor({1000}), tensor({1000}, kInt64)});
+  EXPECT_EQ(run(op), "+4000 +8000 +8000 -8000");
+}
+
+TEST(Sort, LongRowsGoThroughRadixSort) {
+  const OpCall op = call("aten::sort", {tensor({1000000}), std::int64_t{-1}, false},
+                         {tensor({1000000}), tensor({1000000}, kInt64)});
+  EXPECT_EQ(run(op), "+4000000 +8000000 +8000000 +12200191 -12200191 -8000000");
+}
+
+TEST(TopK, LongRowsAreSharedByBlocks) {
+  const OpCall op =
+      call("aten::topk", {tensor({1000000}), std::int64_t{50}, std::int64_t{-1}, true, true},
+           {tensor({50}), tensor({50}, kInt64)});
+  EXPECT_TRUE(run(op).starts_with("+200 +400 +4 +8 +8 +400384 +1024 +3128 +3128 ")) << run(op);
+}
+
+}  // namespace
+}  // namespace peakline

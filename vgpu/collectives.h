@@ -1,0 +1,10 @@
+// Collectives over virtual tensors: the process group is asked, nothing is sent.
+#pragma once
+
+#include <torch/library.h>
+
+namespace peakline::vgpu {
+
+void add_collectives(torch::Library& c10d);
+
+}  // namespace peakline::vgpu

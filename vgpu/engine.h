@@ -1,0 +1,94 @@
+// The virtual GPU of this process: what is on while a program runs on it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <peakline/kernel_memory.h>
+
+#include "vgpu/memory.h"
+#include "vgpu/shape_cache.h"
+#include "vgpu/streams.h"
+
+namespace peakline::vgpu {
+
+// What a read of a value that cannot be known answers.
+struct ValuePolicy {
+  double number = 1.0;      // floating point
+  std::int64_t whole = 1;   // integers
+  bool truth = false;       // bools
+  double nonzero = 1.0;     // share of the elements that count as nonzero
+};
+
+struct EngineOptions {
+  MemoryOptions memory;
+  ValuePolicy policy;
+  std::uint64_t value_bytes = 64 << 10;  // values of storages up to this size are kept
+};
+
+// Plain numbers; read at any time, exact when nothing runs.
+struct Counters {
+  std::atomic<std::uint64_t> ops{0};
+  std::atomic<std::uint64_t> hits{0};
+  std::atomic<std::uint64_t> misses{0};
+  std::atomic<std::uint64_t> values{0};  // ops that were computed, since their values are known
+};
+
+// One session of the virtual GPU. Made by enter(), gone after leave(); blocks that outlive it know
+// it by its serial and leave it alone.
+class Engine {
+ public:
+  explicit Engine(const EngineOptions& options);
+
+  [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
+  Memory& memory() noexcept { return memory_; }
+  StreamPool& streams() noexcept { return streams_; }
+  Counters& counters() noexcept { return counters_; }
+  ShapeCache& cache() noexcept { return cache_; }
+  [[nodiscard]] const DeviceProfile& profile() const noexcept { return memory_.profile(); }
+  [[nodiscard]] int devices() const noexcept { return memory_.devices(); }
+  [[nodiscard]] std::uint64_t value_bytes() const noexcept { return options_.value_bytes; }
+
+  [[nodiscard]] ValuePolicy policy();
+  void set_policy(const ValuePolicy& policy);
+  // A value was asked for that nobody can know.
+  void count_unknown(const std::string& op);
+  [[nodiscard]] std::map<std::string, std::uint64_t> unknown_values();
+
+  // A library's memory that stays: allocated on first use, freed with the session.
+  // `thread` tells the calling thread's handles from others'; 0 where all threads share.
+  void ensure_workspace(int device, std::int64_t stream, std::uint64_t thread, std::string_view key,
+                        std::uint64_t bytes, OpName* op);
+
+ private:
+  struct WorkspaceKey {
+    int device;
+    std::int64_t stream;
+    std::uint64_t thread;
+    std::string_view key;
+    auto operator<=>(const WorkspaceKey&) const = default;
+  };
+
+  EngineOptions options_;
+  std::uint64_t serial_;
+  Memory memory_;
+  StreamPool streams_;
+  ShapeCache cache_;
+  Counters counters_;
+  std::mutex mutex_;
+  std::map<std::string, std::uint64_t> unknown_;
+  std::map<WorkspaceKey, std::uint64_t> workspaces_;
+};
+
+// The session that is on; null outside. The pointer stays valid while any thread may use it: an
+// engine is kept until the next one is entered.
+extern std::atomic<Engine*> g_engine;
+inline Engine* current_engine() noexcept { return g_engine.load(std::memory_order_acquire); }
+// The same, and an error in words when there is none.
+Engine& engine_or_throw(const char* what);
+
+}  // namespace peakline::vgpu

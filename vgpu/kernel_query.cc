@@ -1,0 +1,128 @@
+#include "vgpu/kernel_query.h"
+
+#include <ATen/Context.h>
+
+#include <cstdlib>
+
+namespace peakline::vgpu {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool holds_tensors(c10::ArrayRef<c10::IValue> items) {
+  for (const c10::IValue& item : items) {
+    if (item.isTensor()) return true;
+    if (!item.isNone()) return false;
+  }
+  return false;
+}
+
+Argument list_argument(c10::ArrayRef<c10::IValue> items) {
+  if (holds_tensors(items)) {
+    std::vector<TensorMeta> list;
+    for (const c10::IValue& item : items) {
+      list.push_back(meta_of(item.isTensor() ? item.toTensor() : at::Tensor()));
+    }
+    return list;
+  }
+  if (items.empty() || items[0].isInt()) {
+    std::vector<std::int64_t> list;
+    for (const c10::IValue& item : items) list.push_back(item.isInt() ? item.toInt() : 0);
+    return list;
+  }
+  if (items[0].isBool()) {
+    std::vector<bool> list;
+    for (const c10::IValue& item : items) list.push_back(item.toBool());
+    return list;
+  }
+  if (items[0].isDouble()) {
+    std::vector<double> list;
+    for (const c10::IValue& item : items) list.push_back(item.toDouble());
+    return list;
+  }
+  return std::monostate{};
+}
+
+Argument argument(const c10::IValue& value) {
+  if (value.isTensor()) return meta_of(value.toTensor());
+  if (value.isInt()) return value.toInt();
+  if (value.isBool()) return value.toBool();
+  if (value.isDouble()) return value.toDouble();
+  if (value.isString()) return value.toStringRef();
+  if (value.isList()) return list_argument(value.toListRef());
+  return std::monostate{};
+}
+
+void add_output(OpCall& call, const Output& output) {
+  if (output.kind == Output::Kind::kValue) return;
+  if (output.kind == Output::Kind::kList) {
+    for (const Output& item : output.items) add_output(call, item);
+    return;
+  }
+  OpCall::Output made;
+  made.fresh = output.kind == Output::Kind::kFresh;
+  made.meta = meta_of(output.layout);
+  made.meta.defined = output.kind != Output::Kind::kUndefined;
+  call.outputs.push_back(std::move(made));
+}
+
+}  // namespace
+
+TensorMeta meta_of(const at::Tensor& tensor) {
+  TensorMeta meta;
+  meta.defined = tensor.defined();
+  if (!tensor.defined()) return meta;
+  meta.sizes = tensor.sizes().vec();
+  meta.strides = tensor.strides().vec();
+  meta.storage_offset = tensor.storage_offset();
+  meta.dtype = static_cast<DType>(tensor.scalar_type());
+  meta.on_gpu = tensor.is_cuda();
+  meta.requires_grad = tensor.requires_grad();
+  return meta;
+}
+
+TensorMeta meta_of(const Layout& layout) {
+  TensorMeta meta;
+  meta.sizes.assign(layout.sizes.begin(), layout.sizes.end());
+  meta.strides.assign(layout.strides.begin(), layout.strides.end());
+  meta.storage_offset = layout.offset;
+  if (layout.dtype != caffe2::TypeMeta()) {
+    meta.dtype = static_cast<DType>(layout.dtype.toScalarType());
+  }
+  return meta;
+}
+
+KernelState kernel_state(const AllocatorConfig& config) {
+  at::Context& context = at::globalContext();
+  KernelState state;
+  state.torch_major = config.torch.major;
+  state.torch_minor = config.torch.minor;
+  state.cudnn_enabled = context.userEnabledCuDNN();
+  state.cudnn_benchmark = context.benchmarkCuDNN();
+  state.cudnn_deterministic = context.deterministicCuDNN();
+  state.deterministic_algorithms = context.deterministicAlgorithms();
+  state.sdp_flash = context.userEnabledFlashSDP();
+  state.sdp_efficient = context.userEnabledMemEfficientSDP();
+  state.sdp_math = context.userEnabledMathSDP();
+  state.sdp_cudnn = context.userEnabledCuDNNSDP();
+  state.sdp_math_reduced_precision = context.allowFP16BF16ReductionMathSDP();
+  state.cublas_workspace_config = environment("CUBLAS_WORKSPACE_CONFIG");
+  state.cublaslt_workspace_size = environment("CUBLASLT_WORKSPACE_SIZE");
+  const std::string unified = environment("TORCH_CUBLASLT_UNIFIED_WORKSPACE");
+  if (!unified.empty()) state.unified_workspace = unified != "0";
+  return state;
+}
+
+OpCall op_call(const Call& call, const ShapeEntry& entry) {
+  OpCall made;
+  made.name = call.info.name.text;
+  made.overload = call.op.schema().overload_name();
+  for (const c10::IValue& value : call.args) made.arguments.push_back(argument(value));
+  for (const Output& output : entry.outputs) add_output(made, output);
+  return made;
+}
+
+}  // namespace peakline::vgpu

@@ -1,0 +1,101 @@
+// The memory of the virtual GPUs: one simulated allocator a device, and the recording's view of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <peakline/allocator.h>
+#include <peakline/allocator_config.h>
+#include <peakline/device_model.h>
+#include <peakline/device_profile.h>
+#include <peakline/status.h>
+
+#include "capture/recorder.h"
+
+namespace peakline::vgpu {
+
+inline constexpr int kMaxDevices = 8;
+
+struct MemoryOptions {
+  int devices = 1;
+  DeviceProfile profile;
+  AllocatorConfig config;
+  std::optional<Bytes> limit;  // of what the allocator may reserve
+};
+
+// An op as the recording names it; looked up once per recording.
+struct OpName {
+  std::string text;
+  std::uint64_t recorder = 0;
+  OpId id;
+};
+
+// What one allocation gave. `address` 0: nothing was asked for.
+struct Block {
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+};
+
+// All devices of one virtual GPU session. Thread-safe.
+//
+// Addresses lie outside what a processor can reach (bits 47 to 55 are not all alike), so a kernel
+// that would touch them faults instead of reading something else; each device has its own range.
+class Memory {
+ public:
+  explicit Memory(const MemoryOptions& options);
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // From now on everything is written into `recorder`, too. Null: into nothing.
+  void record_into(capture::Recorder* recorder);
+
+  // Nothing when the device is out of memory; then out_of_memory() tells why.
+  std::optional<Block> allocate(int device, std::uint64_t bytes, std::uint32_t stream, OpName* op,
+                                CategoryId category = {});
+  void free(int device, std::uint64_t address);
+  // What torch.OutOfMemoryError says about the last failure on this device.
+  std::string out_of_memory(int device);
+
+  void record_stream(int device, std::uint64_t address, std::uint32_t stream);
+  void stream_done(int device, std::uint32_t stream);
+  void synchronize(int device);
+
+  void empty_cache();
+  void set_fraction(int device, double fraction);
+  [[nodiscard]] double fraction(int device);
+  void reset_peak(int device);
+  void reset_accumulated(int device);
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> stats(int device);
+  [[nodiscard]] std::vector<SegmentView> segments(int device);
+  // cudaMemGetInfo: free, total.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> info(int device);
+
+  [[nodiscard]] int devices() const noexcept { return static_cast<int>(devices_.size()); }
+  [[nodiscard]] const DeviceProfile& profile() const noexcept { return options_.profile; }
+  [[nodiscard]] const AllocatorConfig& config() const noexcept { return options_.config; }
+
+ private:
+  struct Device {
+    std::unique_ptr<DeviceModel> model;
+    std::unique_ptr<CachingAllocator> allocator;
+    DeviceId recorded;
+    double fraction = 1.0;
+  };
+
+  void on_segment(int device, const SegmentChange& change);
+  void write_alloc(const Device& device, const Block& block, std::uint64_t requested,
+                   std::uint32_t stream, OpName* op, CategoryId category);
+
+  MemoryOptions options_;
+  std::mutex mutex_;
+  std::vector<Device> devices_;
+  capture::Recorder* recorder_ = nullptr;
+};
+
+}  // namespace peakline::vgpu

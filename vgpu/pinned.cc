@@ -1,0 +1,63 @@
+#include "vgpu/pinned.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <map>
+#include <mutex>
+
+namespace peakline::vgpu {
+namespace {
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<const char*, std::size_t> blocks;  // begin to size
+};
+Pinned& pinned() {
+  static auto* const kPinned = new Pinned;
+  return *kPinned;
+}
+
+struct Held {
+  c10::DataPtr data;
+};
+
+void release(void* context) {
+  const std::unique_ptr<Held> held(static_cast<Held*>(context));
+  const std::lock_guard guard(pinned().mutex);
+  pinned().blocks.erase(static_cast<const char*>(held->data.get()));
+}
+
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto held = std::make_unique<Held>(Held{c10::GetCPUAllocator()->allocate(bytes)});
+    void* data = held->data.get();
+    if (data != nullptr) {
+      const std::lock_guard guard(pinned().mutex);
+      pinned().blocks.insert_or_assign(static_cast<const char*>(data), bytes);
+    }
+    return {data, held.release(), &release, c10::Device(c10::kCPU)};
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+}  // namespace
+
+c10::Allocator& pinned_allocator() {
+  static auto* const kAllocator = new PinnedAllocator;
+  return *kAllocator;
+}
+
+bool is_pinned(const void* data) {
+  const auto* byte = static_cast<const char*>(data);
+  const std::lock_guard guard(pinned().mutex);
+  auto after = pinned().blocks.upper_bound(byte);
+  if (after == pinned().blocks.begin()) return false;
+  --after;
+  return byte < after->first + after->second || byte == after->first;
+}
+
+}  // namespace peakline::vgpu

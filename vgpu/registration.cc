@@ -1,0 +1,146 @@
+#include "vgpu/registration.h"
+
+#include <c10/util/Exception.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "vgpu/collectives.h"
+#include "vgpu/kernel.h"
+#include "vgpu/kernels.h"
+#include "vgpu/rules.h"
+
+namespace peakline::vgpu {
+namespace {
+
+constexpr const char* kCudaOps[] = {
+#include "cuda_ops.inc"
+};
+
+// torch tells people when a kernel takes another one's place; here that is what is wanted.
+class Silence final : public c10::WarningHandler {
+ public:
+  Silence() : before_(c10::WarningUtils::get_warning_handler()) {
+    c10::WarningUtils::set_warning_handler(this);
+  }
+  ~Silence() override { c10::WarningUtils::set_warning_handler(before_); }
+  void process(const c10::Warning&) override {}
+
+ private:
+  c10::WarningHandler* before_;
+};
+
+using Library = std::unique_ptr<torch::Library>;
+Library make_library(const char* space, c10::DispatchKey key) {
+  return std::make_unique<torch::Library>(torch::Library::IMPL, space, key, __FILE__, __LINE__);
+}
+
+c10::OperatorName split(const std::string& full) {
+  const std::size_t dot = full.find('.');
+  if (dot == std::string::npos) return {"aten::" + full, ""};
+  return {"aten::" + full.substr(0, dot), full.substr(dot + 1)};
+}
+
+void add_kernel(torch::Library& library, const std::string& name) {
+  const auto op = c10::Dispatcher::singleton().findSchema(split(name));
+  if (!op) return;
+  OpInfo info = describe(*op);
+  info.rule = rule_for(info.full_name);
+  if (info.rule == nullptr) info.rule = rule_for(info.name.text);
+  library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                 std::make_unique<VirtualKernel>(std::move(info))));
+}
+
+bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
+
+struct Registered {
+  Library aten;
+  Library autograd;
+  Library fallback;
+  Library c10d;
+};
+
+// While a virtual GPU is on, a real CUDA kernel must not run: it would take real memory, or read at
+// an address that is none.
+void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  const c10::OperatorName& name = op.operator_name();
+  TORCH_CHECK(false, name.name, name.overload_name.empty() ? "" : ".", name.overload_name,
+              " was about to run on a real GPU inside a peakline.virtual_gpu() block; tensors of a "
+              "real GPU, and sparse ones on cuda, cannot be used there");
+}
+
+struct WhileOn {
+  Library factories;
+  Library refused;
+  Library refused_sparse;
+  Library refused_compressed;
+};
+
+std::unique_ptr<WhileOn>& while_on() {
+  static auto* const kWhileOn = new std::unique_ptr<WhileOn>;
+  return *kWhileOn;
+}
+
+bool has_cuda_kernels() {
+  const auto op = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  return op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+void refuse_all(WhileOn& on) {
+  on.refused = make_library("aten", c10::DispatchKey::CUDA);
+  const std::set<std::string> made{"empty.memory_format", "empty_strided", "tril_indices",
+                                   "triu_indices", "_cudnn_init_dropout_state"};
+  for (const char* name : kCudaOps) {
+    if (made.contains(name) || !c10::Dispatcher::singleton().findSchema(split(name))) continue;
+    on.refused->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+  on.refused->impl("copy_", torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  on.refused_sparse = make_library("aten", c10::DispatchKey::SparseCUDA);
+  for (const char* name : {"empty.memory_format", "_sparse_coo_tensor_with_dims",
+                           "_sparse_coo_tensor_with_dims_and_tensors"}) {
+    on.refused_sparse->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+  on.refused_compressed = make_library("aten", c10::DispatchKey::SparseCsrCUDA);
+  on.refused_compressed->impl("empty.memory_format",
+                              torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+}  // namespace
+
+void register_kernels() {
+  static Registered* registered = nullptr;
+  if (registered != nullptr) return;
+  const Silence silence;
+  auto made = std::make_unique<Registered>();
+  made->aten = make_library("aten", c10::DispatchKey::PrivateUse1);
+  add_hand_written(*made->aten);
+  std::set<std::string> taken(hand_written().begin(), hand_written().end());
+  for (const char* name : kCudaOps) {
+    if (!taken.contains(std::string("aten::") + name)) add_kernel(*made->aten, name);
+  }
+  made->autograd = make_library("aten", c10::DispatchKey::AutogradPrivateUse1);
+  made->autograd->impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible));
+  made->fallback = make_library("_", c10::DispatchKey::PrivateUse1);
+  made->fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&run_unknown_op>());
+  made->c10d = make_library("c10d", c10::DispatchKey::PrivateUse1);
+  add_collectives(*made->c10d);
+  registered = made.release();
+}
+
+void register_factories() {
+  const Silence silence;
+  auto on = std::make_unique<WhileOn>();
+  if (has_cuda_kernels()) refuse_all(*on);
+  on->factories = make_library("aten", c10::DispatchKey::CUDA);
+  add_factories(*on->factories);
+  while_on() = std::move(on);
+}
+
+void unregister_factories() {
+  const Silence silence;
+  while_on().reset();
+}
+
+}  // namespace peakline::vgpu

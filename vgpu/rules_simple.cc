@@ -1,0 +1,52 @@
+// Short rules: ops that change a tensor where it is, or give tensors like one they are given.
+#include <ATen/ATen.h>
+
+#include "vgpu/rule_sets.h"
+#include "vgpu/shape_builder.h"
+
+namespace peakline::vgpu {
+namespace {
+
+bool in_place(const Call&, ShapeBuilder& out) {
+  out.argument(0);
+  return true;
+}
+
+bool like_first(const Call& call, ShapeBuilder& out) {
+  out.fresh_like(call.args[0].toTensor());
+  return true;
+}
+
+bool dropout(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& input = call.args[0].toTensor();
+  out.fresh_like(input);
+  out.fresh_like(input, at::kBool);
+  return true;
+}
+
+bool embedding_backward(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& grad = call.args[0].toTensor();
+  out.fresh(grad.scalar_type(), {call.args[2].toInt(), grad.size(-1)});
+  return true;
+}
+
+bool nothing(const Call&, ShapeBuilder&) { return true; }
+
+}  // namespace
+
+void add_simple_rules(RuleSet& rules) {
+  for (const char* name :
+       {"aten::_index_put_impl_", "aten::masked_fill_", "aten::masked_scatter_", "aten::put_",
+        "aten::_amp_update_scale_", "aten::random_", "aten::bernoulli_", "aten::normal_",
+        "aten::uniform_", "aten::exponential_", "aten::cauchy_", "aten::log_normal_",
+        "aten::geometric_"}) {
+    rules[name] = &in_place;
+  }
+  rules["aten::native_dropout"] = &dropout;
+  rules["aten::native_dropout_backward"] = &like_first;
+  rules["aten::embedding_dense_backward"] = &embedding_backward;
+  rules["aten::_assert_async"] = &nothing;
+  rules["aten::_assert_async.msg"] = &nothing;
+}
+
+}  // namespace peakline::vgpu

@@ -1,0 +1,121 @@
+#include "vgpu/run_program.h"
+
+#include <peakline/category.h>
+
+namespace peakline::vgpu {
+namespace {
+
+// Scratch blocks that are freed however the op ends.
+class Scratch {
+ public:
+  Scratch(Engine& engine, int device, std::uint32_t stream, OpName& op)
+      : engine_(engine), device_(device), stream_(stream), op_(op) {}
+  ~Scratch() {
+    for (const std::uint64_t address : addresses_) engine_.memory().free(device_, address);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  void allocate(int index, std::uint64_t bytes) {
+    const auto slot = static_cast<std::size_t>(index);
+    if (addresses_.size() <= slot) addresses_.resize(slot + 1);
+    const std::optional<Block> block =
+        engine_.memory().allocate(device_, bytes, stream_, &op_, category::kWorkspace);
+    TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), engine_.memory().out_of_memory(device_));
+    addresses_[slot] = block->address;
+  }
+  void free(int index) {
+    const auto slot = static_cast<std::size_t>(index);
+    if (slot >= addresses_.size()) return;
+    engine_.memory().free(device_, std::exchange(addresses_[slot], 0));
+  }
+
+ private:
+  Engine& engine_;
+  int device_;
+  std::uint32_t stream_;
+  OpName& op_;
+  c10::SmallVector<std::uint64_t, 8> addresses_;
+};
+
+std::uint64_t this_thread() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  thread_local const std::uint64_t mine = ++last;
+  return mine;
+}
+
+class ResultMaker {
+ public:
+  ResultMaker(const Call& call, c10::ArrayRef<c10::Storage> fresh) : call_(call), fresh_(fresh) {}
+
+  at::Tensor tensor(const Output& output) const {
+    const auto source = static_cast<std::size_t>(output.source);
+    switch (output.kind) {
+      case Output::Kind::kFresh:
+        return make(fresh_[source], output.layout);
+      case Output::Kind::kArgument:
+        return *call_.tensors[source];
+      case Output::Kind::kView:
+        return make(call_.tensors[source]->storage(), output.layout);
+      default:
+        return {};
+    }
+  }
+  c10::IValue value(const Output& output) const {
+    if (output.kind == Output::Kind::kValue) return output.value;
+    if (output.kind != Output::Kind::kList) return tensor(output);
+    c10::List<at::Tensor> list;
+    list.reserve(output.items.size());
+    for (const Output& item : output.items) list.push_back(tensor(item));
+    return list;
+  }
+
+ private:
+  static at::Tensor make(const c10::Storage& storage, const Layout& layout) {
+    return make_tensor(storage, layout.dtype, layout.sizes, layout.strides, layout.offset);
+  }
+  const Call& call_;
+  c10::ArrayRef<c10::Storage> fresh_;
+};
+
+}  // namespace
+
+torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
+                              const ShapeEntry& entry) {
+  c10::SmallVector<c10::Storage, 4> fresh(entry.fresh.size());
+  const std::int64_t stream = ThisThread::stream(call.device);
+  {
+    Scratch scratch(engine, call.device, allocator_stream(stream), op);
+    for (const Step& step : entry.program) {
+      const auto bytes = static_cast<std::uint64_t>(step.bytes.raw());
+      switch (step.kind) {
+        case Step::Kind::kOutput:
+          fresh[static_cast<std::size_t>(step.index)] =
+              make_storage(engine, call.device, bytes, &op);
+          break;
+        case Step::Kind::kAlloc:
+          scratch.allocate(step.index, bytes);
+          break;
+        case Step::Kind::kFree:
+          scratch.free(step.index);
+          break;
+        case Step::Kind::kWorkspace:
+          engine.ensure_workspace(
+              call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
+              step.scope == WorkspaceScope::kDevice ? 0 : this_thread(), step.key, bytes, &op);
+          break;
+      }
+    }
+  }
+  for (const Resized& resized : entry.resized) {
+    set_sizes(engine, *call.tensors[static_cast<std::size_t>(resized.tensor)], resized.sizes,
+              resized.strides);
+  }
+  const ResultMaker maker(call, fresh);
+  torch::jit::Stack results;
+  results.reserve(entry.outputs.size());
+  for (const Output& output : entry.outputs) results.push_back(maker.value(output));
+  return results;
+}
+
+}  // namespace peakline::vgpu

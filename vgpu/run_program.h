@@ -1,0 +1,13 @@
+// Does to the simulated allocator what the op would do to the real one.
+#pragma once
+
+#include "vgpu/call.h"
+#include "vgpu/shape_cache.h"
+
+namespace peakline::vgpu {
+
+// Allocates what `entry` says, in its order, and gives the op's results.
+torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
+                              const ShapeEntry& entry);
+
+}  // namespace peakline::vgpu

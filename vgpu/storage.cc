@@ -1,0 +1,77 @@
+#include "vgpu/storage.h"
+
+#include <cstring>
+
+namespace peakline::vgpu {
+namespace {
+
+void release(void* context) {
+  auto* record = static_cast<StorageRecord*>(context);
+  Engine* engine = current_engine();
+  if (engine != nullptr && engine->serial() == record->engine) {
+    engine->memory().free(record->device, record->address);
+  }
+  delete record;
+}
+
+c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* op) {
+  const auto stream = allocator_stream(ThisThread::stream(device));
+  const std::optional<Block> block = engine.memory().allocate(device, bytes, stream, op);
+  TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), engine.memory().out_of_memory(device));
+  auto* record = new StorageRecord{engine.serial(), block->address, device, {}};
+  return {reinterpret_cast<void*>(block->address), record, &release,
+          c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))};
+}
+
+class VirtualAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    return make_data(engine_or_throw("an allocation"), ThisThread::device(), bytes, nullptr);
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void*, const void*, std::size_t) const override {}
+};
+
+}  // namespace
+
+c10::Allocator& virtual_allocator() {
+  static auto* const kAllocator = new VirtualAllocator;
+  return *kAllocator;
+}
+
+c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
+      make_data(engine, device, bytes, op), &virtual_allocator(), /*resizable=*/true);
+}
+
+StorageRecord* record_of(const c10::StorageImpl& storage) noexcept {
+  const c10::DataPtr& data = storage.data_ptr();
+  if (data.get_deleter() != &release) return nullptr;
+  return static_cast<StorageRecord*>(data.get_context());
+}
+
+void resize_storage(Engine& engine, c10::StorageImpl& storage, std::uint64_t bytes) {
+  static OpName op{"UntypedStorage.resize_", 0, {}};
+  const StorageRecord* record = record_of(storage);
+  TORCH_CHECK(record != nullptr, "a storage that is not on the virtual GPU cannot be resized there");
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  if (storage.nbytes() == bytes) return;
+  const std::uint64_t kept = std::min<std::uint64_t>(bytes, storage.nbytes());
+  const c10::Storage values = record->values;
+  c10::DataPtr fresh = make_data(engine, record->device, bytes, &op);
+  if (values && bytes <= engine.value_bytes()) {
+    // What grows is not known, so the values stay known only where none are added.
+    if (bytes == kept) {
+      c10::Storage less = c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
+          c10::GetAllocator(c10::kCPU), true);
+      if (kept > 0) std::memcpy(less.mutable_data(), values.data(), kept);
+      static_cast<StorageRecord*>(fresh.get_context())->values = std::move(less);
+    }
+  }
+  storage.set_data_ptr_noswap(std::move(fresh));
+  storage.set_nbytes(bytes);
+}
+
+}  // namespace peakline::vgpu
