@@ -1,5 +1,6 @@
 #include "vgpu/memory.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -13,6 +14,8 @@ constexpr std::uint64_t kRangePerDevice = std::uint64_t{1} << 50;
 
 DriverOptions options_of(const MemoryOptions& options, int device) {
   DriverOptions driver = driver_options(options.profile);
+  // A limit above what the GPU has asks for a GPU of this kind with more memory.
+  if (options.limit) driver.total = std::max(driver.total, *options.limit + driver.in_use);
   driver.top = Address(kTop - kRangePerDevice * static_cast<std::uint64_t>(device));
   return driver;
 }

@@ -36,7 +36,7 @@ def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
         began = time.perf_counter()
         with gpu as recording:
-            ended = outcome.run_script(run, args.steps)
+            ended = outcome.run_script(run, args.steps, gpu.label_alive)
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USAGE
@@ -46,7 +46,7 @@ def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
     if ended.status != 0:
         complain(f"the script failed (status {ended.status}), so there is no estimate")
         return outcome.SCRIPT_FAILED
-    if not recording.devices:
+    if not any(device.startswith("cuda") for device in recording.devices):
         complain("the script used no GPU memory, so there is nothing to estimate")
         return outcome.SCRIPT_FAILED
     found = answer.build(recording, ended, args.steps, gpu.notes())

@@ -58,15 +58,8 @@ class Tracker:
         info.update(self._info)
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
-        session = _C.Session(
-            spool,
-            nn.Module,
-            names.discover,
-            self._ops,
-            cuda,
-            cuda and _cuda_baseline.has_trace(),
-            info,
-        )
+        trace = cuda and _cuda_baseline.has_trace()
+        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, trace, info)
         names.bind(session)
         try:
             self._write_baseline(session, names, cuda)
@@ -115,8 +108,7 @@ class Tracker:
         self._patches.enter_context(watched_backward(session))
         self._patches.enter_context(watched_optimizers(self._watch))
         self._patches.enter_context(watched_classes(session))
-        if not self._virtual:  # whose memory is what its engine says, and fake tensors have none
-            self._patches.enter_context(watched_fake_tensors(self._note_fake))
+        self._patches.enter_context(watched_fake_tensors(self._note_fake))
         if cuda:
             _cuda_baseline.when_started(session)
 
@@ -130,6 +122,16 @@ class Tracker:
             return False
         self._session.sync()
         return True
+
+    def label_alive(self) -> None:
+        """Names what is alive now: parameters, gradients, … of modules that have been met."""
+        if self._session is not None:
+            self._session.label_all()
+
+    def note(self, key: str, value: str) -> None:
+        """A fact about the run, beside those from its start."""
+        if self._session is not None:
+            self._session.info(key, value)
 
     def stop(self) -> None:
         """torch is as it was before start(); the recording is complete."""

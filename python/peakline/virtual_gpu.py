@@ -50,6 +50,7 @@ class virtual_gpu:
         }
         self._path = path
         self._stack = contextlib.ExitStack()
+        self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
         self._counters: dict[str, int] = {}
@@ -60,10 +61,12 @@ class virtual_gpu:
         with contextlib.ExitStack() as stack:
             stack.callback(_C.vgpu.leave)
             stack.enter_context(_backward_on_the_calling_thread())
-            info = {"command": " ".join(sys.argv), "producer": "virtual", "gpu": self._name()}
+            info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
             tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
             run = tracker.start()
             stack.callback(tracker.stop)
+            stack.callback(_note_unknown_values, tracker)
+            self._tracker = tracker
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu)
@@ -77,7 +80,14 @@ class virtual_gpu:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self.label_alive()  # the failed frames still hold their tensors
         self._stack.close()
+
+    def label_alive(self) -> None:
+        """Names what is alive now, which otherwise happens as training goes on."""
+        if self._tracker is not None:
+            self._tracker.label_alive()
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
@@ -91,8 +101,12 @@ class virtual_gpu:
         """How often a value was read that cannot be known, by what read it."""
         return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
 
-    def _name(self) -> str:
-        return str(_C.vgpu.properties(0)["name"])
+    def _facts(self) -> dict[str, str]:
+        """What answers over the recording need to know about the devices."""
+        gpu = _C.vgpu.properties(0)
+        limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
+        limits = {f"memory_limit.cuda:{i}": str(limit) for i in range(_C.vgpu.device_count())}
+        return {"gpu": str(gpu["name"]), **limits}
 
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
@@ -100,6 +114,10 @@ class virtual_gpu:
         self._notes = installed.notes()
         self._installed = None
         installed.restore()
+
+
+def _note_unknown_values(tracker: Tracker) -> None:
+    tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
 
 
 def _allocator_settings() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from peakline.run import format_size
@@ -71,26 +72,54 @@ def _modules(answer: dict[str, Any]) -> str:
     if not rows:
         return ""
     names = ("Parameter", "Gradient", "Activation")
-    table = [["Top modules at the peak", "Total", *names, "Rest"]]
-    for row in rows:
+    table = [["  Module", "Total", *names, "Rest"]]
+    for path, row in rows:
         parts = [row["by_category"].get(name, 0) for name in names]
         sizes = [row["peak"], *parts, row["peak"] - sum(parts)]
-        table.append([f"  {row['path']}", *(format_size(size) if size else "-" for size in sizes)])
-    return _aligned(table)
+        table.append([f"  {path}", *(format_size(size) if size else "-" for size in sizes)])
+    return "Top modules at the peak\n" + _aligned(table)
 
 
-def _top_modules(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _top_modules(modules: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """The largest, in the order of the tree, without those that only pass on one below them."""
     held = {row["path"]: row["peak"] for row in modules if row["peak"]}
     passing = {path.rpartition(".")[0] for path, size in held.items() if _is_all(path, size, held)}
-    kept = [row for row in modules if row["path"] in held and row["path"] not in passing]
-    largest = sorted(kept, key=lambda row: -int(row["peak"]))[:_TOP_MODULES]
-    chosen = {row["path"] for row in largest}
-    return [row for row in kept if row["path"] in chosen]
+    rows = [row for row in modules if row["path"] in held and row["path"] not in passing]
+    kept = _merged(rows)
+    largest = sorted(kept, key=lambda entry: -int(entry[1]["peak"]))[:_TOP_MODULES]
+    chosen = {path for path, _ in largest}
+    return [entry for entry in kept if entry[0] in chosen]
 
 
 def _is_all(path: str, size: int, held: dict[str, int]) -> bool:
     return "." in path and held.get(path.rpartition(".")[0]) == size
+
+
+def _merged(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Neighbours of a numbered list that hold the same are one row: "layers.1-31, each"."""
+    merged: list[tuple[str, dict[str, Any]]] = []
+    runs: dict[str, tuple[int, int, int]] = {}  # by parent: the row's place, first and last number
+    hidden = "\n"  # in no path
+    for row in rows:
+        path: str = row["path"]
+        parent, _, name = path.rpartition(".")
+        if path.startswith(hidden):
+            continue
+        number = int(name) if name.isdigit() else -1
+        place, first, last = runs.get(parent, (0, 0, -2))
+        if number == last + 1 and _alike(row, merged[place][1]):
+            runs[parent] = (place, first, number)
+            merged[place] = (f"{parent}.{first}-{number}, each", merged[place][1])
+            hidden = path + "."
+            continue
+        if number >= 0:
+            runs[parent] = (len(merged), number, number)
+        merged.append((path, row))
+    return merged
+
+
+def _alike(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(row["peak"] == other["peak"] and row["by_category"] == other["by_category"])
 
 
 def _aligned(table: list[list[str]]) -> str:
@@ -146,15 +175,22 @@ def _out_of_memory(answer: dict[str, Any]) -> str:
     oom = answer.get("oom")
     if oom is None:
         return ""
-    lines = ["Out of memory", *_wrapped(oom["message"])]
-    lines += ["", "  Alive then, by category: " + _list(oom["by_category"])]
-    lines += ["  by module: " + _list(oom["by_module"])]
-    lines += ["  " + oom["fragmentation"], "  " + oom["advice"]]
-    return "\n".join(part for line in lines for part in _wrapped(line))
+    sentences = [
+        oom["message"],
+        oom["where"],
+        "Alive then, by category: " + _list(oom["by_category"]) + ".",
+        "By module: " + _list(oom["by_module"]) + ".",
+        oom["fragmentation"],
+        oom["advice"],
+    ]
+    lines = ["Out of memory"]
+    for sentence in sentences:
+        lines += _wrapped("  " + sentence) if sentence else []
+    return "\n".join(lines)
 
 
 def _list(sizes: dict[str, int]) -> str:
-    parts = [f"{name or '(no module)'} {format_size(size)}" for name, size in sizes.items()]
+    parts = [f"{name} {format_size(size)}" for name, size in sizes.items()]
     return ", ".join(parts[:6]) or "nothing"
 
 
@@ -168,9 +204,6 @@ def _unknown(answer: dict[str, Any]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    import textwrap
-
+    """Lines that stay under where the text begins."""
     indent = " " * (len(text) - len(text.lstrip(" -")))
-    return textwrap.wrap(
-        text, _COLUMNS, initial_indent="" if indent else "  ", subsequent_indent=indent or "  "
-    ) or [""]
+    return textwrap.wrap(text, _COLUMNS, subsequent_indent=indent, break_on_hyphens=False)

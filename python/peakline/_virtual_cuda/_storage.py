@@ -18,6 +18,7 @@ def install(patches: Patches, engine: Engine) -> None:
     storage: Any = torch.UntypedStorage
     patches.set(storage, "__new__", _new(storage.__new__))
     patches.set(storage, "resize_", _resize(storage.resize_, engine))
+    patches.set(storage, "_write_file", _write_file(storage._write_file))
     patches.set(storage, "_share_cuda_", refusal(_IPC))
     patches.set(storage, "_new_shared_cuda", classmethod(refusal(_IPC)))
 
@@ -45,3 +46,12 @@ def _resize(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
         return self
 
     return resize_
+
+
+def _write_file(original: Callable[..., Any]) -> Callable[..., Any]:
+    """torch's own reads the device's memory by its address."""
+
+    def write_file(self: torch.UntypedStorage, *args: Any) -> Any:
+        return original(self.cpu() if self.device.type == "cuda" else self, *args)
+
+    return write_file

@@ -109,10 +109,10 @@ def test_more_than_the_gpu_has_is_out_of_memory() -> None:
 
 
 def test_allocator_settings_of_the_environment_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "roundup_power2_divisions:1")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "roundup_power2_divisions:4")
     with peakline.virtual_gpu("h200"):
-        x = torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
-        assert torch.cuda.memory_allocated() == 8 * MIB
+        x = torch.empty(5 * MIB + 1, dtype=torch.uint8, device="cuda")
+        assert torch.cuda.memory_allocated() == 6 * MIB
         del x
 
 

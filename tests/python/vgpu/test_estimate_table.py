@@ -45,7 +45,8 @@ def test_it_says_what_failed_and_what_would_help() -> None:
     oom = {
         "message": "CUDA out of memory. Tried to allocate 2.00 GiB. " + "Words. " * 30,
         "by_category": {"Parameter": 4 * GIB},
-        "by_module": {"Model.head": 2 * GIB, "": GIB},
+        "where": "It failed in step 1, Model.head.",
+        "by_module": {"Model.head": 2 * GIB, "(no module)": GIB},
         "fragmentation": "1.000 GiB lay free inside segments, the largest piece 2.000 MiB.",
         "advice": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True would let it pass.",
     }
@@ -73,3 +74,13 @@ def test_a_module_that_only_wraps_another_is_left_out() -> None:
     lines = render(answer(modules=rows), "title").splitlines()
     shown = [line.split()[0] for line in lines if line.startswith("  Wrapper")]
     assert shown == ["Wrapper.inner", "Wrapper.inner.a"]
+
+
+def test_layers_that_hold_the_same_are_one_row() -> None:
+    rows = [{"path": "M", "peak": 9 * GIB, "by_category": {}}]
+    for number, size in enumerate([3, 2, 2, 2]):
+        rows.append({"path": f"M.layers.{number}", "peak": size * GIB, "by_category": {}})
+        rows.append({"path": f"M.layers.{number}.mlp", "peak": GIB, "by_category": {}})
+    lines = render(answer(modules=rows), "title").splitlines()
+    shown = [line.split("  ")[1].strip() for line in lines if line.startswith("  M")][2:]
+    assert shown == ["M", "M.layers.0", "M.layers.0.mlp", "M.layers.1-3, each", "M.layers.1.mlp"]
