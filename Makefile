@@ -64,7 +64,7 @@ test-python: build
 .PHONY: bench
 bench: build
 	cmake --preset release > /dev/null
-	cmake --build --preset release -j $(JOBS)
+	cmake --build --preset release -j $(JOBS) --target benchmarks
 	for b in build/release/benchmarks/*_bench; do $$b || exit 1; done
 
 .PHONY: fuzz
@@ -82,7 +82,8 @@ lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline tools
-	clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option $(filter core/src/%.cc cli/%.cc,$(CXX_FILES))
+	echo $(filter core/src/%.cc cli/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
+	  clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py

@@ -18,10 +18,10 @@ namespace peakline::vgpu {
 
 // What a read of a value that cannot be known answers.
 struct ValuePolicy {
-  double number = 1.0;      // floating point
-  std::int64_t whole = 1;   // integers
-  bool truth = false;       // bools
-  double nonzero = 1.0;     // share of the elements that count as nonzero
+  double number = 1.0;     // floating point
+  std::int64_t whole = 1;  // integers
+  bool truth = false;      // bools
+  double nonzero = 1.0;    // share of the elements that count as nonzero
 };
 
 struct EngineOptions {
