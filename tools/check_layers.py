@@ -14,7 +14,17 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
 PYTHON = ("Python.h", "pybind11/")
-PRIVATE = ("base/", "trace/", "ledger/", "report/", "diag/", "allocator/", "import/", "kernels/", "profile/")
+PRIVATE = (
+    "base/",
+    "trace/",
+    "ledger/",
+    "report/",
+    "diag/",
+    "allocator/",
+    "import/",
+    "kernels/",
+    "profile/",
+)
 
 # folder: what an include in it must not begin with, and why
 RULES: dict[str, tuple[tuple[str, ...], str]] = {

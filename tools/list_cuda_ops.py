@@ -46,7 +46,10 @@ def main() -> int:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     ops = cuda_ops(source.read_text())
     if len(ops) < 500:
-        print(f"{source} lists only {len(ops)} ops on CUDA: its form must have changed", file=sys.stderr)
+        print(
+            f"{source} lists only {len(ops)} ops on CUDA: its form must have changed",
+            file=sys.stderr,
+        )
         return 1
     lines = "".join(f'"{op}",\n' for op in ops)
     target.write_text(f"// Made by tools/list_cuda_ops.py.\n{lines}")
