@@ -15,7 +15,8 @@ struct PythonCommand {
   const char* help;
 };
 
-constexpr std::array<PythonCommand, 2> kPythonCommands{{
+constexpr std::array<PythonCommand, 3> kPythonCommands{{
+    {"calibrate", "_calibrate", "Measure a profile of the GPU at hand"},
     {"estimate", "_estimate_script", "How much memory a training script needs, without a GPU"},
     {"run", "_run_script", "Track a training script as it really runs"},
 }};
