@@ -101,7 +101,9 @@ void expect_exact(const TraceBuilder& trace, const DeviceReport& report) {
       bytes += change->bytes.raw();
       if (bytes == 0) alive.erase({key.module.raw(), key.op.raw(), key.category.raw()});
     }
-    if (point.has_alive) EXPECT_EQ(alive, snapshot(trace, point.event)) << point.event;
+    if (point.has_alive) {
+      EXPECT_EQ(alive, snapshot(trace, point.event)) << point.event;
+    }
   }
   EXPECT_EQ(change, report.changes.end());
 }
