@@ -27,7 +27,8 @@ struct ValuePolicy {
 struct EngineOptions {
   MemoryOptions memory;
   ValuePolicy policy;
-  std::uint64_t value_bytes = 64 << 10;  // values of storages up to this size are kept
+  std::uint64_t value_bytes = 2 << 20;  // values of storages up to this size are kept: masks and
+                                        // positions of whole batches, but no weights of note
 };
 
 // Plain numbers; read at any time, exact when nothing runs.

@@ -17,6 +17,7 @@ from peakline._virtual_cuda import (
     _processes,
     _random,
     _refused,
+    _replicated,
     _runtime,
     _storage,
     _streams,
@@ -60,6 +61,7 @@ def install(engine: Engine) -> Installed:
         _compile.install(patches, notes)
         _distributed.install(patches, notes)
         _processes.install(patches, notes)
+        _replicated.install(patches, notes)
     except BaseException:
         patches.restore()
         raise

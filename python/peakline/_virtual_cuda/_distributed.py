@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import torch.distributed as dist
@@ -29,6 +30,7 @@ def install(patches: Patches, notes: Notes) -> None:
     for name, function in replaced.items():
         patches.set(module, name, function)
         patches.set(dist, name, function)
+    patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
 
 
