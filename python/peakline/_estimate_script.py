@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from peakline import _script
 from peakline._estimate import arguments
 from peakline._estimate.arguments import BAD_USAGE, complain
 
+# The allocator's settings count from when CUDA starts, which on a real GPU is after a script's
+# first lines. A process of its own may start again with what those lines set.
+_CHANGED = "the script sets PYTORCH_CUDA_ALLOC_CONF={settings} itself"
 
-def main(argv: list[str]) -> int:
+
+def main(argv: list[str], alone: bool = False) -> int:
+    """`alone`: nobody else needs this process."""
     args = arguments.parse(argv)
+    args.argv = argv
+    args.restart = alone
     try:
         if args.script:
             run = _script.script(args.script, args.script_args)
@@ -32,6 +40,7 @@ def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
     from peakline._estimate import answer, outcome
     from peakline.virtual_gpu import virtual_gpu
 
+    given = _settings()
     try:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
         began = time.perf_counter()
@@ -41,6 +50,9 @@ def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
         complain(str(error))
         return BAD_USAGE
     seconds = time.perf_counter() - began
+    changed = _settings() != given
+    if changed and args.restart:
+        _start_again(args.argv)
     if args.output:
         recording.save(args.output)
     if ended.status != 0:
@@ -49,8 +61,20 @@ def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
     if not any(device.startswith("cuda") for device in recording.devices):
         complain("the script used no GPU memory, so there is nothing to estimate")
         return outcome.SCRIPT_FAILED
-    found = answer.build(recording, ended, args.steps, gpu.notes())
+    notes = gpu.notes()
+    if changed:
+        notes.append(_CHANGED.format(settings=_settings()) + ", which came too late to be counted")
+    found = answer.build(recording, ended, args.steps, notes)
     return _tell(args, found, seconds)
+
+
+def _settings() -> str:
+    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
+
+
+def _start_again(argv: list[str]) -> NoReturn:
+    complain(_CHANGED.format(settings=_settings()) + ": starting again with it")
+    os.execv(sys.executable, [sys.executable, "-m", "peakline._estimate_script", *argv])
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> int:
@@ -71,4 +95,4 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], alone=True))

@@ -278,6 +278,21 @@ def test_the_program_starts_it_in_a_process_of_its_own(folder: Path) -> None:
     assert done.stderr == ""
 
 
+def test_settings_that_the_script_itself_makes_are_counted(folder: Path) -> None:
+    source = """
+        import os
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "roundup_power2_divisions:2"
+        import torch
+        x = torch.empty(17 * 2**20, dtype=torch.uint8, device="cuda")
+    """
+    write(folder, "own.py", source)
+    command = [sys.executable, "-m", "peakline._estimate_script", "own.py", "--json", "-"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["peak_allocated"] == 24 * 2**20
+    assert "starting again" in done.stderr
+
+
 def test_help_has_an_example(folder: Path, estimate: Estimate) -> None:
     done = estimate("--help")
     assert done.returncode == 0
