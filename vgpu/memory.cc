@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include <c10/core/Allocator.h>
+
 #include <peakline/category.h>
 
 namespace peakline::vgpu {
@@ -18,6 +20,15 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
   if (options.limit) driver.total = std::max(driver.total, *options.limit + driver.in_use);
   driver.top = Address(kTop - kRangePerDevice * static_cast<std::uint64_t>(device));
   return driver;
+}
+
+// Where torch's CUDA allocator tells whoever watches memory on this thread, so does this one.
+void report(int device, std::uint64_t address, std::int64_t change, const AllocatorStats& stats) {
+  c10::reportMemoryUsageToProfiler(
+      reinterpret_cast<void*>(address), change,
+      static_cast<std::size_t>(stats.allocated_bytes[0].current),
+      static_cast<std::size_t>(stats.reserved_bytes[0].current),
+      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
 }
 
 }  // namespace
@@ -104,6 +115,9 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   if (recorder_ != nullptr) write_alloc(where, block, bytes, stream, op, category);
+  if (c10::memoryProfilingEnabled()) {
+    report(device, block.address, got.bytes.raw(), where.allocator->stats());
+  }
   return block;
 }
 
@@ -111,7 +125,12 @@ void Memory::free(int device, std::uint64_t address) {
   if (address == 0) return;
   const std::lock_guard guard(mutex_);
   Device& where = devices_[static_cast<std::size_t>(device)];
+  const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
+  if (c10::memoryProfilingEnabled()) {
+    const AllocatorStats& stats = where.allocator->stats();
+    report(device, address, stats.allocated_bytes[0].current - before, stats);
+  }
   if (recorder_ == nullptr) return;
   recorder_->push(
       {.address = address, .kind = capture::RawKind::kFree, .device = where.recorded.raw()});

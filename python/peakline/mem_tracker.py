@@ -448,7 +448,7 @@ class MemTracker(TorchDispatchMode):
             self._in_opt = True
 
         def _opt_step_post_hook(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
-            self._track_optimizer_states(_MemRefType.OPT, optimizer)
+            self._track_optimizer_states(self._ref_class.OPT, optimizer)  # type: ignore[attr-defined]
             self._in_opt = False
 
         self._optimizer_hook_handles = (
@@ -468,6 +468,16 @@ class MemTracker(TorchDispatchMode):
 
     # The context
 
+    def _attach(self) -> None:
+        self._register_global_optimizer_hook()
+        self._mod_tracker.register_user_hooks(
+            self._pre_fw_hook, self._post_fw_hook, self._pre_bw_hook, self._post_bw_hook
+        )
+
+    def _detach(self) -> None:
+        self._deregister_param_and_optimizer_hooks()
+        self._mod_tracker.clear_user_hooks()
+
     def _learn_block_sizes(self) -> None:
         """Blocks older than the context may be larger than their tensors; the allocator knows."""
         if not any(dev.type == "cuda" for dev in self._engine.now()):
@@ -484,10 +494,7 @@ class MemTracker(TorchDispatchMode):
             if not fake:
                 self._learn_block_sizes()
             self._engine.start(fake)
-            self._register_global_optimizer_hook()
-            self._mod_tracker.register_user_hooks(
-                self._pre_fw_hook, self._post_fw_hook, self._pre_bw_hook, self._post_bw_hook
-            )
+            self._attach()
             self._track_resize()
             self._engine.reset_peak()
             self._mod_tracker.__enter__()
@@ -499,8 +506,7 @@ class MemTracker(TorchDispatchMode):
         if self._depth > 0:
             return
         self._engine.stop()
-        self._deregister_param_and_optimizer_hooks()
-        self._mod_tracker.clear_user_hooks()
+        self._detach()
         self._restore_resize()
         self._mod_tracker.__exit__(*args)
         for name in list(self._frames):
