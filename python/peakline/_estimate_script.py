@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from peakline import _script
-from peakline._estimate import arguments
+from peakline._estimate import all_ranks, arguments, job
 from peakline._estimate.arguments import BAD_USAGE, complain
 
 
@@ -25,38 +25,57 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
-    return _estimate(args, run)
+    began = time.perf_counter()
+    if args.ranks:
+        status, answers = all_ranks.estimate_distinct(lambda rank: _estimate(args, run, rank))
+        found = all_ranks.largest(answers) if answers else None
+    else:
+        status, found = _estimate(args, run, args.rank or 0)
+    if found is None or (args.ranks and len(found["ranks"]) < len(found["distinct_ranks"])):
+        return status
+    return _tell(args, found, time.perf_counter() - began)
 
 
-def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
+def _estimate(
+    args: argparse.Namespace, run: Callable[[], None], rank: int
+) -> tuple[int, dict[str, Any] | None]:
+    """The exit status, and the answer unless the script failed."""
     from peakline._estimate import answer, outcome
     from peakline.virtual_gpu import virtual_gpu
 
+    job.set_environment(args, rank)
     try:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
-        began = time.perf_counter()
+        gpu.job.routing_imbalance = args.routing_imbalance
         with gpu as recording:
             ended = outcome.run_script(run, args.steps)
+            gpu.job.finish(wants_kinds=bool(args.ranks))
     except (ValueError, OSError) as error:
         complain(str(error))
-        return BAD_USAGE
-    seconds = time.perf_counter() - began
+        return BAD_USAGE, None
     if args.output:
-        recording.save(args.output)
+        recording.save(_output(args, rank))
     if ended.status != 0:
-        complain(f"the script failed (status {ended.status}), so there is no estimate")
-        return outcome.SCRIPT_FAILED
+        who = f"rank {rank} of " if args.world_size else ""
+        complain(f"{who}the script failed (status {ended.status}), so there is no estimate")
+        return outcome.SCRIPT_FAILED, None
     if not recording.devices:
         complain("the script used no GPU memory, so there is nothing to estimate")
-        return outcome.SCRIPT_FAILED
+        return outcome.SCRIPT_FAILED, None
     found = answer.build(recording, ended, args.steps, gpu.notes())
-    return _tell(args, found, seconds)
+    return 0, gpu.job.complete(found, rank, args.nccl_memory, args.memory)
+
+
+def _output(args: argparse.Namespace, rank: int) -> Path:
+    """`-o`; one file per rank when there are several."""
+    path = Path(args.output)
+    return path.with_name(f"{path.stem}.{rank}{path.suffix}") if args.ranks else path
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> int:
     from peakline._estimate import outcome, table
 
-    fits = not found["ooms"]
+    fits = found["fits"] is not False and not found["ooms"]
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:
