@@ -103,6 +103,11 @@ at::Tensor flatten_weights(at::TensorList weights, std::int64_t, std::int64_t, s
   return buffer;
 }
 
+// Gradients of a virtual GPU count as finite, or no optimizer would ever step.
+void check_finite_and_unscale(at::TensorList gradients, at::Tensor&, const at::Tensor&) {
+  for (const at::Tensor& gradient : gradients) forget_values(gradient);
+}
+
 bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
 
 }  // namespace
@@ -112,7 +117,8 @@ const std::vector<std::string>& hand_written() {
       "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_", "aten::copy_", "aten::resize_",
       "aten::_local_scalar_dense", "aten::set_.source_Storage",
       "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor", "aten::set_",
-      "aten::is_set_to", "aten::record_stream", "aten::_cudnn_rnn_flatten_weight", "aten::view", "aten::as_strided",
+      "aten::is_set_to", "aten::record_stream", "aten::_cudnn_rnn_flatten_weight",
+      "aten::_amp_foreach_non_finite_check_and_unscale_", "aten::view", "aten::as_strided",
       "aten::_reshape_alias", "aten::unfold", "aten::empty.memory_format", "aten::empty_strided",
       "aten::tril_indices", "aten::triu_indices"};
   return *kNames;
@@ -130,6 +136,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   aten.impl("set_", TORCH_FN(set_empty));
   aten.impl("is_set_to", TORCH_FN(is_set_to));
+  aten.impl("_amp_foreach_non_finite_check_and_unscale_", TORCH_FN(check_finite_and_unscale));
   aten.impl("_cudnn_rnn_flatten_weight", TORCH_FN(flatten_weights));
   aten.impl("record_stream", TORCH_FN(record_stream));
   aten.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible));

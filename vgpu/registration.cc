@@ -62,9 +62,49 @@ struct Registered {
   Library c10d;
 };
 
-std::unique_ptr<torch::Library>& factories() {
-  static auto* const kFactories = new std::unique_ptr<torch::Library>;
-  return *kFactories;
+// While a virtual GPU is on, a real CUDA kernel must not run: it would take real memory, or read at
+// an address that is none.
+void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
+  const c10::OperatorName& name = op.operator_name();
+  TORCH_CHECK(false, name.name, name.overload_name.empty() ? "" : ".", name.overload_name,
+              " was about to run on a real GPU inside a peakline.virtual_gpu() block; tensors of a "
+              "real GPU, and sparse ones on cuda, cannot be used there");
+}
+
+struct WhileOn {
+  Library factories;
+  Library refused;
+  Library refused_sparse;
+  Library refused_compressed;
+};
+
+std::unique_ptr<WhileOn>& while_on() {
+  static auto* const kWhileOn = new std::unique_ptr<WhileOn>;
+  return *kWhileOn;
+}
+
+bool has_cuda_kernels() {
+  const auto op = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  return op && op->hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+}
+
+void refuse_all(WhileOn& on) {
+  on.refused = make_library("aten", c10::DispatchKey::CUDA);
+  const std::set<std::string> made{"empty.memory_format", "empty_strided", "tril_indices",
+                                   "triu_indices", "_cudnn_init_dropout_state"};
+  for (const char* name : kCudaOps) {
+    if (made.contains(name) || !c10::Dispatcher::singleton().findSchema(split(name))) continue;
+    on.refused->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+  on.refused->impl("copy_", torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  on.refused_sparse = make_library("aten", c10::DispatchKey::SparseCUDA);
+  for (const char* name : {"empty.memory_format", "_sparse_coo_tensor_with_dims",
+                           "_sparse_coo_tensor_with_dims_and_tensors"}) {
+    on.refused_sparse->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
+  }
+  on.refused_compressed = make_library("aten", c10::DispatchKey::SparseCsrCUDA);
+  on.refused_compressed->impl("empty.memory_format",
+                              torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace
@@ -91,13 +131,16 @@ void register_kernels() {
 
 void register_factories() {
   const Silence silence;
-  factories() = make_library("aten", c10::DispatchKey::CUDA);
-  add_factories(*factories());
+  auto on = std::make_unique<WhileOn>();
+  if (has_cuda_kernels()) refuse_all(*on);
+  on->factories = make_library("aten", c10::DispatchKey::CUDA);
+  add_factories(*on->factories);
+  while_on() = std::move(on);
 }
 
 void unregister_factories() {
   const Silence silence;
-  factories().reset();
+  while_on().reset();
 }
 
 }  // namespace peakline::vgpu

@@ -30,7 +30,6 @@ bool embedding_backward(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
-// Flat when it looks for values that are not finite, which virtual ones never are.
 bool nothing(const Call&, ShapeBuilder&) { return true; }
 
 }  // namespace
@@ -46,7 +45,6 @@ void add_simple_rules(RuleSet& rules) {
   rules["aten::native_dropout"] = &dropout;
   rules["aten::native_dropout_backward"] = &like_first;
   rules["aten::embedding_dense_backward"] = &embedding_backward;
-  rules["aten::_amp_foreach_non_finite_check_and_unscale_"] = &nothing;
   rules["aten::_assert_async"] = &nothing;
   rules["aten::_assert_async.msg"] = &nothing;
 }

@@ -48,7 +48,7 @@ def _estimate(
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
         gpu.job.routing_imbalance = args.routing_imbalance
         with gpu as recording:
-            ended = outcome.run_script(run, args.steps)
+            ended = outcome.run_script(run, args.steps, gpu.label_alive)
             gpu.job.finish(wants_kinds=bool(args.ranks))
     except (ValueError, OSError) as error:
         complain(str(error))
@@ -56,10 +56,10 @@ def _estimate(
     if args.output:
         recording.save(_output(args, rank))
     if ended.status != 0:
-        who = f"rank {rank} of " if args.world_size else ""
+        who = f"rank {rank}: " if args.world_size else ""
         complain(f"{who}the script failed (status {ended.status}), so there is no estimate")
         return outcome.SCRIPT_FAILED, None
-    if not recording.devices:
+    if not any(device.startswith("cuda") for device in recording.devices):
         complain("the script used no GPU memory, so there is nothing to estimate")
         return outcome.SCRIPT_FAILED, None
     found = answer.build(recording, ended, args.steps, gpu.notes())

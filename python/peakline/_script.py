@@ -38,8 +38,8 @@ def module(name: str, args: list[str]) -> Callable[[], None]:
 
 def _trim(trace: TracebackType | None) -> TracebackType | None:
     """Without the frames that only running it under peakline adds."""
-    hidden = {__file__, runpy.__file__, "<frozen runpy>"}
-    while trace is not None and trace.tb_frame.f_code.co_filename in hidden:
+    hidden = (str(Path(__file__).parent), runpy.__file__, "<frozen runpy>")
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(hidden):
         trace = trace.tb_next
     return trace
 

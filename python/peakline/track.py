@@ -123,6 +123,11 @@ class Tracker:
         self._session.sync()
         return True
 
+    def label_alive(self) -> None:
+        """Names what is alive now: parameters, gradients, … of modules that have been met."""
+        if self._session is not None:
+            self._session.label_all()
+
     def note(self, key: str, value: str) -> None:
         """A fact about the run, beside those from its start."""
         if self._session is not None:

@@ -50,8 +50,10 @@ class virtual_gpu:
         }
         self._path = path
         self._stack = contextlib.ExitStack()
+        self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
+        self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
 
@@ -65,9 +67,10 @@ class virtual_gpu:
             run = tracker.start()
             stack.callback(tracker.stop)
             stack.callback(_note_unknown_values, tracker)
+            self._tracker = tracker
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
-            self._installed = _virtual_cuda.install(_C.vgpu)
+            self._installed = _virtual_cuda.install(_C.vgpu, self.job)
             stack.callback(self._remember, self._installed)
             self._stack = stack.pop_all()
         return run
@@ -78,7 +81,14 @@ class virtual_gpu:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self.label_alive()  # the failed frames still hold their tensors
         self._stack.close()
+
+    def label_alive(self) -> None:
+        """Names what is alive now, which otherwise happens as training goes on."""
+        if self._tracker is not None:
+            self._tracker.label_alive()
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""

@@ -42,11 +42,19 @@ def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] |
     found = report.oom or {}
     return {
         "message": outcome.out_of_memory or found.get("message", ""),
+        "where": _where(found),
         "by_category": found.get("by_category", {}),
         "by_module": found.get("by_module", {}),
         "fragmentation": _fragmentation(found),
         "advice": _advice([row.conf for row in report.settings if row.fits]),
     }
+
+
+def _where(oom: dict[str, Any]) -> str:
+    if not oom:
+        return ""
+    parts = [f"step {oom['step']}", oom["module"] or "outside modules", oom["op"]]
+    return "It failed in " + ", ".join(part for part in parts if part) + "."
 
 
 def _fragmentation(oom: dict[str, Any]) -> str:

@@ -25,8 +25,13 @@ class Outcome:
     out_of_memory: str | None  # torch's words, when that is what ended the script
 
 
-def run_script(run: Callable[[], None], steps: int) -> Outcome:
-    """Runs it until it ends by itself or has done enough steps."""
+def run_script(
+    run: Callable[[], None], steps: int, on_failure: Callable[[], None] = lambda: None
+) -> Outcome:
+    """Runs it until it ends by itself or has done enough steps.
+
+    `on_failure` is called when memory has run out, while the script's tensors still live.
+    """
     with _stdout_to_stderr(), counted_steps(steps) as count:
         try:
             run()
@@ -36,6 +41,7 @@ def run_script(run: Callable[[], None], steps: int) -> Outcome:
         except SystemExit as end:
             status = _script.exit_status(end.code)
         except torch.OutOfMemoryError as error:
+            on_failure()
             return Outcome(0, count.done, str(error))
         except KeyboardInterrupt as error:
             _script.show(error)
@@ -53,7 +59,8 @@ def _stdout_to_stderr() -> Iterator[None]:
     kept = os.dup(1)
     os.dup2(2, 1)
     try:
-        yield
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from peakline.run import format_size
@@ -97,20 +98,22 @@ def _is_all(path: str, size: int, held: dict[str, int]) -> bool:
 def _merged(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     """Neighbours of a numbered list that hold the same are one row: "layers.1-31, each"."""
     merged: list[tuple[str, dict[str, Any]]] = []
-    runs: dict[str, tuple[int, str]] = {}  # by parent: the place of the row, its first number
+    runs: dict[str, tuple[int, int, int]] = {}  # by parent: the row's place, first and last number
     hidden = "\n"  # in no path
     for row in rows:
         path: str = row["path"]
         parent, _, name = path.rpartition(".")
         if path.startswith(hidden):
             continue
-        if name.isdigit() and parent in runs and _alike(row, merged[runs[parent][0]][1]):
-            place, first = runs[parent]
-            merged[place] = (f"{parent}.{first}-{name}, each", merged[place][1])
+        number = int(name) if name.isdigit() else -1
+        place, first, last = runs.get(parent, (0, 0, -2))
+        if number == last + 1 and _alike(row, merged[place][1]):
+            runs[parent] = (place, first, number)
+            merged[place] = (f"{parent}.{first}-{number}, each", merged[place][1])
             hidden = path + "."
             continue
-        if name.isdigit():
-            runs[parent] = (len(merged), name)
+        if number >= 0:
+            runs[parent] = (len(merged), number, number)
         merged.append((path, row))
     return merged
 
@@ -172,15 +175,22 @@ def _out_of_memory(answer: dict[str, Any]) -> str:
     oom = answer.get("oom")
     if oom is None:
         return ""
-    lines = ["Out of memory", *_wrapped(oom["message"])]
-    lines += ["", "  Alive then, by category: " + _list(oom["by_category"])]
-    lines += ["  by module: " + _list(oom["by_module"])]
-    lines += ["  " + oom["fragmentation"], "  " + oom["advice"]]
-    return "\n".join(part for line in lines for part in _wrapped(line))
+    sentences = [
+        oom["message"],
+        oom["where"],
+        "Alive then, by category: " + _list(oom["by_category"]) + ".",
+        "By module: " + _list(oom["by_module"]) + ".",
+        oom["fragmentation"],
+        oom["advice"],
+    ]
+    lines = ["Out of memory"]
+    for sentence in sentences:
+        lines += _wrapped("  " + sentence) if sentence else []
+    return "\n".join(lines)
 
 
 def _list(sizes: dict[str, int]) -> str:
-    parts = [f"{name or '(no module)'} {format_size(size)}" for name, size in sizes.items()]
+    parts = [f"{name} {format_size(size)}" for name, size in sizes.items()]
     return ", ".join(parts[:6]) or "nothing"
 
 
@@ -194,9 +204,6 @@ def _unknown(answer: dict[str, Any]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    import textwrap
-
+    """Lines that stay under where the text begins."""
     indent = " " * (len(text) - len(text.lstrip(" -")))
-    return textwrap.wrap(
-        text, _COLUMNS, initial_indent="" if indent else "  ", subsequent_indent=indent or "  "
-    ) or [""]
+    return textwrap.wrap(text, _COLUMNS, subsequent_indent=indent, break_on_hyphens=False)

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from peakline._virtual_cuda import (
     _accelerator,
-    _amp,
     _compile,
     _devices,
     _distributed,
     _libraries,
     _memory,
+    _objects,
     _parallel,
     _processes,
     _random,
     _refused,
+    _routing,
     _runtime,
     _storage,
     _streams,
 )
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
-__all__ = ["Engine", "Installed", "install"]
+__all__ = ["Engine", "Installed", "Job", "install"]
 
 
 class Installed:
@@ -44,8 +46,12 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine) -> Installed:
-    """Makes torch.cuda answer for the devices of `engine`, which has been entered."""
+def install(engine: Engine, job: Job | None = None) -> Installed:
+    """Makes torch.cuda answer for the devices of `engine`, which has been entered.
+
+    What it learns of the job that this process is a rank of goes into `job`.
+    """
+    job = job or Job()
     patches, notes = Patches(), Notes()
     try:
         _refused.install(patches)
@@ -58,9 +64,8 @@ def install(engine: Engine) -> Installed:
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
-        _amp.install(patches)
         _compile.install(patches, notes)
-        _distributed.install(patches, notes)
+        _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
     except BaseException:
         patches.restore()

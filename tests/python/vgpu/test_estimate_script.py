@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import peakline
+from peakline import _estimate_script
 
 TRAIN = """
     import argparse
@@ -39,28 +41,60 @@ TRAIN = """
 """
 
 
+@dataclass
+class Done:
+    """As subprocess gives it; most cases run in this process, which has torch loaded already."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Estimate = Callable[..., Done]
+Answer = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
 def estimate(
-    folder: Path, *args: str, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "peakline._estimate_script", *args],
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Estimate:
+    def run(*args: str, env: dict[str, str] | None = None) -> Done:
+        with monkeypatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", sys.argv)
+            patch.setattr(sys, "path", [str(folder), *sys.path])
+            for name in ("__main__", "helper", "train"):
+                patch.setitem(sys.modules, name, sys.modules.get(name, sys.modules[__name__]))
+            for name in ("helper", "train"):
+                del sys.modules[name]
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            capfd.readouterr()
+            try:
+                status = _estimate_script.main(list(args))
+            except SystemExit as end:
+                status = int(end.code or 0)
+            sys.modules.pop("helper", None)
+            sys.modules.pop("train", None)
+        out, err = capfd.readouterr()
+        return Done(status, out, err)
+
+    return run
 
 
-def answer(folder: Path, *args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
-    own, rest = list(args), []
-    if "--" in own:
-        split = own.index("--")
-        own, rest = own[:split], own[split:]
-    done = estimate(folder, *own, "--json", "-", *rest, env=env)
-    assert done.returncode in (0, 3), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+@pytest.fixture
+def answer(estimate: Estimate) -> Answer:
+    def ask(*args: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+        own, rest = list(args), []
+        if "--" in own:
+            split = own.index("--")
+            own, rest = own[:split], own[split:]
+        done = estimate(*own, "--json", "-", *rest, env=env)
+        assert done.returncode in (0, 3), done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    return ask
 
 
 def write(folder: Path, name: str, source: str) -> None:
@@ -74,19 +108,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_script_ends_after_three_steps_and_fits(folder: Path) -> None:
-    done = estimate(folder, "train.py")
+def test_a_script_ends_after_three_steps_and_fits(folder: Path, estimate: Estimate) -> None:
+    done = estimate("train.py")
     assert done.returncode == 0, done.stderr
     assert "never reached" not in done.stderr
-    assert "step 2" in done.stderr
-    assert "step 3" not in done.stderr
+    assert "step 1" in done.stderr
+    assert "step 2" not in done.stderr  # the third step ended it
     assert "Peak allocated" in done.stdout
     assert "fits," in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_the_json_has_what_the_interface_names_and_adds_up(folder: Path) -> None:
-    found = answer(folder, "train.py")
+def test_the_json_has_what_the_interface_names_and_adds_up(folder: Path, answer: Answer) -> None:
+    found = answer("train.py")
     assert found["schema_version"] == 1
     assert found["device"] == "cuda:0"
     assert "H200" in found["gpu"]
@@ -102,29 +136,35 @@ def test_the_json_has_what_the_interface_names_and_adds_up(folder: Path) -> None
     assert found["unknown_values"] >= 3  # loss.item() of each step
 
 
-def test_the_number_of_steps_and_the_scripts_arguments_are_passed_on(folder: Path) -> None:
-    small = answer(folder, "train.py", "--steps", "2", "--", "--batch", "8")
-    large = answer(folder, "train.py", "--steps", "2", "--", "--batch", "8192")
+def test_the_number_of_steps_and_the_scripts_arguments_are_passed_on(
+    folder: Path, answer: Answer
+) -> None:
+    small = answer("train.py", "--steps", "2", "--", "--batch", "8")
+    large = answer("train.py", "--steps", "2", "--", "--batch", "8192")
     assert small["steps_completed"] == 2
     assert large["peak_allocated"] > small["peak_allocated"] + 2**26
 
 
-def test_what_does_not_fit_exits_with_3_and_says_why(folder: Path) -> None:
-    done = estimate(folder, "train.py", "--memory", "64MiB", "--", "--batch", "8192")
+def test_what_does_not_fit_exits_with_3_and_says_why(
+    folder: Path, estimate: Estimate, answer: Answer
+) -> None:
+    done = estimate("train.py", "--memory", "64MiB", "--", "--batch", "8192")
     assert done.returncode == 3, done.stderr
     assert "does not fit" in done.stdout
     assert "CUDA out of memory. Tried to allocate" in done.stdout
     assert "Parameter" in done.stdout
     assert "PYTORCH_CUDA_ALLOC_CONF" in done.stdout
     assert "Traceback" not in done.stderr
-    found = answer(folder, "train.py", "--memory", "64MiB", "--", "--batch", "8192")
+    found = answer("train.py", "--memory", "64MiB", "--", "--batch", "8192")
     assert found["fits"] is False
     assert found["ooms"] == 1
     assert found["memory_limit"] == 2**26
     assert found["oom"]["by_category"]
 
 
-def test_a_script_that_survives_its_oom_still_does_not_fit(folder: Path) -> None:
+def test_a_script_that_survives_its_oom_still_does_not_fit(
+    folder: Path, estimate: Estimate
+) -> None:
     source = """
         import torch
         try:
@@ -133,33 +173,37 @@ def test_a_script_that_survives_its_oom_still_does_not_fit(folder: Path) -> None
             x = torch.empty(2**20, device="cuda")
     """
     write(folder, "brave.py", source)
-    assert estimate(folder, "brave.py").returncode == 3
+    assert estimate("brave.py").returncode == 3
 
 
-def test_settings_of_the_environment_change_what_is_reserved(folder: Path) -> None:
+def test_settings_of_the_environment_change_what_is_reserved(folder: Path, answer: Answer) -> None:
     source = """
         import torch
         held = [torch.empty(17 * 2**20, dtype=torch.uint8, device="cuda") for _ in range(64)]
     """
     write(folder, "blocks.py", source)
-    plain = answer(folder, "blocks.py")
+    plain = answer("blocks.py")
     conf = {"PYTORCH_CUDA_ALLOC_CONF": "roundup_power2_divisions:2"}
-    rounded = answer(folder, "blocks.py", env=conf)
+    rounded = answer("blocks.py", env=conf)
     assert rounded["peak_reserved"] > plain["peak_reserved"] * 1.2
 
 
-def test_a_script_that_never_steps_runs_to_its_end_with_a_warning(folder: Path) -> None:
+def test_a_script_that_never_steps_runs_to_its_end_with_a_warning(
+    folder: Path, estimate: Estimate
+) -> None:
     write(folder, "infer.py", "import torch\nx = torch.zeros(1000, device='cuda')\nprint('end')\n")
-    done = estimate(folder, "infer.py")
+    done = estimate("infer.py")
     assert done.returncode == 0
     assert "end" in done.stderr
     assert "no optimizer made a step" in done.stdout
 
 
 @pytest.mark.parametrize(("end", "status"), [("sys.exit(0)", 0), ("sys.exit(5)", 1), ("1 / 0", 1)])
-def test_how_the_script_ends_decides_the_status(folder: Path, end: str, status: int) -> None:
+def test_how_the_script_ends_decides_the_status(
+    folder: Path, estimate: Estimate, end: str, status: int
+) -> None:
     write(folder, "end.py", f"import sys, torch\nx = torch.zeros(9, device='cuda')\n{end}\n")
-    done = estimate(folder, "end.py")
+    done = estimate("end.py")
     assert done.returncode == status
     if end == "1 / 0":
         assert done.stderr.startswith("Traceback")
@@ -167,33 +211,33 @@ def test_how_the_script_ends_decides_the_status(folder: Path, end: str, status: 
         assert "_estimate" not in done.stderr
 
 
-def test_a_script_without_gpu_memory_is_no_estimate(folder: Path) -> None:
+def test_a_script_without_gpu_memory_is_no_estimate(folder: Path, estimate: Estimate) -> None:
     write(folder, "cpu.py", "import torch\ntorch.zeros(9)\n")
-    done = estimate(folder, "cpu.py")
+    done = estimate("cpu.py")
     assert done.returncode == 1
     assert "no GPU memory" in done.stderr
 
 
-def test_the_recording_is_kept_and_opens(folder: Path) -> None:
-    estimate(folder, "train.py", "-o", "run.peak", "--json", "answer.json")
+def test_the_recording_is_kept_and_opens(folder: Path, estimate: Estimate) -> None:
+    estimate("train.py", "-o", "run.peak", "--json", "answer.json")
     run = peakline.load(folder / "run.peak")
     found = json.loads((folder / "answer.json").read_text())
     assert run.peak("cuda:0").bytes == found["peak_allocated"]
     assert run.peak("cuda:0").reserved == found["peak_reserved"]
 
 
-def test_a_module_can_be_estimated(folder: Path) -> None:
-    assert answer(folder, "-m", "train", "--steps", "1")["steps_completed"] == 1
+def test_a_module_can_be_estimated(folder: Path, answer: Answer) -> None:
+    assert answer("-m", "train", "--steps", "1")["steps_completed"] == 1
 
 
-def test_several_devices_are_counted_apart(folder: Path) -> None:
+def test_several_devices_are_counted_apart(folder: Path, answer: Answer) -> None:
     source = """
         import torch
         x = torch.zeros(2**20, device="cuda:1")
         y = torch.zeros(2**10, device="cuda:0")
     """
     write(folder, "two.py", source)
-    found = answer(folder, "two.py", "--devices", "2")
+    found = answer("two.py", "--devices", "2")
     assert found["device"] == "cuda:1"
     assert [row["device"] for row in found["devices"] if row["device"] != "cpu"] == ["cuda:0"]
 
@@ -215,8 +259,10 @@ def test_several_devices_are_counted_apart(folder: Path) -> None:
         (["train.py", "--json", "missing/a.json"], "missing/a.json"),
     ],
 )
-def test_bad_usage_is_one_sentence_and_status_2(folder: Path, args: list[str], words: str) -> None:
-    done = estimate(folder, *args)
+def test_bad_usage_is_one_sentence_and_status_2(
+    folder: Path, estimate: Estimate, args: list[str], words: str
+) -> None:
+    done = estimate(*args)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     complaint = [line for line in done.stderr.splitlines() if line.startswith("peakline: ")]
@@ -224,7 +270,15 @@ def test_bad_usage_is_one_sentence_and_status_2(folder: Path, args: list[str], w
     assert words in complaint[0]
 
 
-def test_help_has_an_example(folder: Path) -> None:
-    done = estimate(folder, "--help")
+def test_the_program_starts_it_in_a_process_of_its_own(folder: Path) -> None:
+    command = [sys.executable, "-m", "peakline._estimate_script", "train.py", "--steps", "1"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Peak reserved" in done.stdout
+    assert done.stderr == ""
+
+
+def test_help_has_an_example(folder: Path, estimate: Estimate) -> None:
+    done = estimate("--help")
     assert done.returncode == 0
     assert "example: peakline estimate" in done.stdout

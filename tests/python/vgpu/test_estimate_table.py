@@ -45,7 +45,8 @@ def test_it_says_what_failed_and_what_would_help() -> None:
     oom = {
         "message": "CUDA out of memory. Tried to allocate 2.00 GiB. " + "Words. " * 30,
         "by_category": {"Parameter": 4 * GIB},
-        "by_module": {"Model.head": 2 * GIB, "": GIB},
+        "where": "It failed in step 1, Model.head.",
+        "by_module": {"Model.head": 2 * GIB, "(no module)": GIB},
         "fragmentation": "1.000 GiB lay free inside segments, the largest piece 2.000 MiB.",
         "advice": "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True would let it pass.",
     }
