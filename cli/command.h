@@ -23,6 +23,7 @@ struct Command {
 };
 
 Command add_import(CLI::App& program);
+Command add_merge(CLI::App& program);
 Command add_show(CLI::App& program);
 Command add_simulate(CLI::App& program);
 

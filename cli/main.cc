@@ -41,8 +41,8 @@ int run(int argc, char** argv) {
   CLI::App program("Exact memory tracking and estimation for PyTorch training", "peakline");
   program.set_version_flag("--version", "peakline " PEAKLINE_VERSION);
   program.require_subcommand(1);
-  const std::array<Command, 3> commands{add_show(program), add_simulate(program),
-                                        add_import(program)};
+  const std::array<Command, 4> commands{add_show(program), add_merge(program),
+                                        add_simulate(program), add_import(program)};
   for (const PythonCommand& command : kPythonCommands) {
     program.add_subcommand(command.name, command.help);
   }

@@ -1,10 +1,10 @@
 #include "vgpu/memory.h"
 
+#include <c10/core/Allocator.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
-
-#include <c10/core/Allocator.h>
 
 #include <peakline/category.h>
 
@@ -24,11 +24,10 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
 
 // Where torch's CUDA allocator tells whoever watches memory on this thread, so does this one.
 void report(int device, std::uint64_t address, std::int64_t change, const AllocatorStats& stats) {
-  c10::reportMemoryUsageToProfiler(
-      reinterpret_cast<void*>(address), change,
-      static_cast<std::size_t>(stats.allocated_bytes[0].current),
-      static_cast<std::size_t>(stats.reserved_bytes[0].current),
-      c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), change,
+                                   static_cast<std::size_t>(stats.allocated_bytes[0].current),
+                                   static_cast<std::size_t>(stats.reserved_bytes[0].current),
+                                   c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
 }
 
 }  // namespace
@@ -53,9 +52,8 @@ void Memory::record_into(capture::Recorder* recorder) {
   recorder_ = recorder;
   if (recorder == nullptr) return;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
-    devices_[i].recorded =
-        recorder->words().device({"cuda:" + std::to_string(i), options_.profile.name,
-                                  options_.profile.total_memory});
+    devices_[i].recorded = recorder->words().device(
+        {"cuda:" + std::to_string(i), options_.profile.name, options_.profile.total_memory});
   }
 }
 
@@ -63,12 +61,11 @@ void Memory::on_segment(int device, const SegmentChange& change) {
   if (recorder_ == nullptr) return;
   const bool takes =
       change.kind == SegmentChange::Kind::kAlloc || change.kind == SegmentChange::Kind::kMap;
-  recorder_->push(
-      {.address = change.address.raw(),
-       .size = static_cast<std::uint64_t>(change.bytes.raw()),
-       .id = change.stream.raw(),
-       .kind = takes ? capture::RawKind::kSegmentAlloc : capture::RawKind::kSegmentFree,
-       .device = devices_[static_cast<std::size_t>(device)].recorded.raw()});
+  recorder_->push({.address = change.address.raw(),
+                   .size = static_cast<std::uint64_t>(change.bytes.raw()),
+                   .id = change.stream.raw(),
+                   .kind = takes ? capture::RawKind::kSegmentAlloc : capture::RawKind::kSegmentFree,
+                   .device = devices_[static_cast<std::size_t>(device)].recorded.raw()});
 }
 
 void Memory::write_alloc(const Device& device, const Block& block, std::uint64_t requested,
@@ -107,9 +104,8 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
       where.allocator->allocate(Bytes(static_cast<std::int64_t>(bytes)), StreamId(stream));
   if (!got.ok()) {
     if (recorder_ != nullptr) {
-      recorder_->push({.size = bytes,
-                       .kind = capture::RawKind::kOutOfMemory,
-                       .device = where.recorded.raw()});
+      recorder_->push(
+          {.size = bytes, .kind = capture::RawKind::kOutOfMemory, .device = where.recorded.raw()});
     }
     return std::nullopt;
   }

@@ -73,7 +73,7 @@ def _output(args: argparse.Namespace, rank: int) -> Path:
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> int:
-    from peakline._estimate import outcome, table
+    from peakline._estimate import outcome, rank_table, table
 
     fits = found["fits"] is not False and not found["ooms"]
     if args.json == "-":
@@ -86,6 +86,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> in
         count = f"{steps} step{'' if steps == 1 else 's'}"
         title = f"{what}, torch {found['torch']}, {count} in {seconds:.2f} s"
         print(table.render(found, title), end="")
+        print(rank_table.render(found), end="")
     return outcome.FITS if fits else outcome.DOES_NOT_FIT
 
 

@@ -34,10 +34,15 @@ def estimate_distinct(estimate: Estimate, jobs: int | None = None) -> tuple[int,
 def largest(answers: Iterable[Answer]) -> Answer:
     """The answer of the rank that needs the most, with a line for each rank under `ranks`."""
     rows = list(answers)
-    worst = max(rows, key=lambda row: (row["ooms"] > 0, row["peak_reserved"] or 0))
+    worst = max(rows, key=_need)
     keys = ("rank", "device", "peak_allocated", "peak_reserved", "fits", "ooms")
     listed = [{key: row[key] for key in keys} for row in rows]
     return {**worst, "ranks": sorted(listed, key=lambda row: row["rank"])}
+
+
+def _need(answer: Answer) -> tuple[bool, int, int, int]:
+    reserved = answer["peak_reserved"] or 0
+    return answer["ooms"] > 0, reserved, answer["peak_allocated"], -answer["rank"]
 
 
 def _in_processes(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from peakline._virtual_cuda import _objects, _routing
+from peakline._virtual_cuda import _objects, _routing, _stages
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
@@ -37,7 +37,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     patches.on_restore(groups.close)
     _objects.install(patches)
     _routing.install(patches, engine, job)
-    _watch_stages(patches, job)
+    _stages.install(patches, job)
 
 
 def _noted(helper: Any, job: Job) -> Any:
@@ -51,23 +51,6 @@ def _noted(helper: Any, job: Job) -> Any:
         return made
 
     return new_process_group
-
-
-def _watch_stages(patches: Patches, job: Job) -> None:
-    """Ranks of a pipeline differ."""
-    try:
-        from torch.distributed.pipelining.stage import _PipelineStageBase
-    except ImportError:
-        return
-    stage: Any = _PipelineStageBase
-    init = stage.__init__
-
-    @functools.wraps(init)
-    def noted(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
-        job.kinds.add_stages(self.group)
-
-    patches.set(stage, "__init__", noted)
 
 
 class _Groups:
