@@ -46,12 +46,17 @@ core: $(SETUP)/apt
 .PHONY: demo
 demo: build
 	$(VENV)/bin/peakline estimate examples/llama.py -o build/demo.peak -- --size 8b --checkpoint
+	$(VENV)/bin/peakline report build/demo.peak -o build/demo.html
+	@echo "The report, for a browser: file://$(abspath build/demo.html)"
 
-.PHONY: test test-core test-asan test-python
-test: lint-layers test-core test-asan test-python
+.PHONY: test test-core test-viewer test-asan test-python
+test: lint-layers test-core test-viewer test-asan test-python
 
 test-core: core
 	ctest --preset dev -j $(JOBS)
+
+test-viewer: core
+	tools/viewer_test.sh "$(SUDO)" build/dev/cli/peakline build/dev/tests/make_recording
 
 test-asan: $(SETUP)/apt
 	cmake --preset asan > /dev/null
@@ -61,10 +66,15 @@ test-asan: $(SETUP)/apt
 test-python: build
 	$(VENV)/bin/python -m pytest tests/python
 
+# The bundle in viewer/dist is what builds without npm embed; it follows viewer/src.
+.PHONY: viewer
+viewer:
+	cd viewer && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm run build
+
 .PHONY: bench
 bench: build
 	cmake --preset release > /dev/null
-	cmake --build --preset release -j $(JOBS)
+	cmake --build --preset release -j $(JOBS) --target benchmarks
 	for b in build/release/benchmarks/*_bench; do $$b || exit 1; done
 
 .PHONY: fuzz
@@ -81,8 +91,9 @@ lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
 	clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy python/peakline tools
-	clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option $(filter core/src/%.cc cli/%.cc,$(CXX_FILES))
+	$(VENV)/bin/mypy python/peakline python/peakline_pytest tools
+	echo $(filter core/src/%.cc cli/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
+	  clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py

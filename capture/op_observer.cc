@@ -4,6 +4,7 @@
 #include <array>
 #include <bitset>
 #include <memory>
+#include <mutex>
 #include <string>
 
 namespace peakline::capture {
@@ -20,6 +21,8 @@ struct ThreadOps {
   std::uint32_t nodes = 0;
   bool unsettled = false;
   std::uint64_t recorder = 0;
+  std::uint64_t step = 0;
+  std::size_t allocs = 0;  // in this step
 
   struct Known {
     const char* where = nullptr;
@@ -30,6 +33,11 @@ struct ThreadOps {
 };
 
 std::atomic<Settle> g_settle{nullptr};
+
+std::mutex g_ops_mutex;
+at::CallbackHandle g_ops = at::INVALID_CALLBACK_HANDLE;  // of the observer that watches ops
+std::atomic<const ExpectedAllocs*> g_expected{nullptr};
+std::atomic<std::uint64_t> g_step{0};
 
 // A plain pointer keeps the way to it to one instruction; `owner` ends with the thread.
 thread_local ThreadOps* t_ops __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -48,6 +56,7 @@ ThreadOps& thread_ops() { return t_ops != nullptr ? *t_ops : make_ops(); }
 void begin_recording(ThreadOps& ops, const Recorder& recorder) {
   ops.recorder = recorder.serial();
   ops.written = 0;
+  ops.allocs = 0;
   for (ThreadOps::Known& known : ops.known) known.where = nullptr;
 }
 
@@ -67,6 +76,21 @@ OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
     known.id = is_machinery(known.name) ? OpId{} : recorder.words().op(known.name);
   }
   return known.id;
+}
+
+// The first allocation that is not as in the steps before: from the next op on, ops are watched.
+void check_expected(ThreadOps& ops, Recorder& recorder, const RawEvent& event) {
+  const std::uint64_t step = g_step.load(std::memory_order_relaxed);
+  if (ops.step != step) {
+    ops.step = step;
+    ops.allocs = 0;
+  }
+  const std::size_t index = ops.allocs++;
+  const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
+  if (expected == nullptr) return;
+  if (!expected->has(recorder.this_thread(), index, event.size, event.device)) {
+    OpObserver::expect(nullptr);
+  }
 }
 
 void settle(ThreadOps& ops, Recorder& recorder) {
@@ -116,19 +140,40 @@ OpObserver::OpObserver(bool ops) {
   if (ops) {
     ops_ = at::addGlobalCallback(
         at::RecordFunctionCallback(&op_begin, &op_end).scopes({at::RecordScope::FUNCTION}));
+    const std::lock_guard guard(g_ops_mutex);
+    g_ops = ops_;
   }
   nodes_ = at::addGlobalCallback(at::RecordFunctionCallback(&node_begin, &node_end)
                                      .scopes({at::RecordScope::BACKWARD_FUNCTION}));
 }
 
 OpObserver::~OpObserver() {
-  if (ops_ != at::INVALID_CALLBACK_HANDLE) at::removeCallback(ops_);
+  if (ops_ != at::INVALID_CALLBACK_HANDLE) {
+    const std::lock_guard guard(g_ops_mutex);
+    g_ops = at::INVALID_CALLBACK_HANDLE;
+    g_expected.store(nullptr, std::memory_order_release);
+    at::removeCallback(ops_);
+  }
   at::removeCallback(nodes_);
 }
+
+void OpObserver::expect(const ExpectedAllocs* allocs) {
+  const std::lock_guard guard(g_ops_mutex);
+  if (g_ops == at::INVALID_CALLBACK_HANDLE) return;
+  g_expected.store(allocs, std::memory_order_release);
+  if (allocs == nullptr) {
+    at::reenableCallback(g_ops);
+  } else {
+    at::disableCallback(g_ops);
+  }
+}
+
+void OpObserver::step_end() noexcept { g_step.fetch_add(1, std::memory_order_relaxed); }
 
 void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
   ThreadOps& ops = thread_ops();
   if (ops.recorder != recorder.serial()) begin_recording(ops, recorder);
+  check_expected(ops, recorder, event);
   const std::uint32_t depth = std::min(ops.depth, kMaxDepth);
   if (ops.written >= depth) return recorder.push(event);
 

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "capture/assembler.h"
+#include "capture/op_tape.h"
 
 namespace peakline::capture {
 
@@ -77,6 +78,10 @@ std::uint16_t Recorder::this_thread() noexcept {
 void Recorder::write_loop() {
   pthread_setname_np(pthread_self(), "peakline");
   Assembler assembler(*writer_, host().raw());
+  OpTape tape([&](const RawEvent& raw) { assembler.on(raw); },
+              [this](const ExpectedAllocs* allocs) {
+                if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
+              });
   auto flushed = std::chrono::steady_clock::now();
   for (;;) {
     const bool last = stopping_.load(std::memory_order_acquire);
@@ -84,7 +89,14 @@ void Recorder::write_loop() {
     const EventQueue::Batch* batch = queue_.take(last ? 0 : kIdleWaitMs);
     if (batch != nullptr) {
       words_.tell(*writer_);
-      for (const RawEvent& raw : batch->events()) assembler.on(raw);
+      const bool repeats = expect_.load(std::memory_order_acquire) != nullptr;
+      for (const RawEvent& raw : batch->events()) {
+        if (repeats) {
+          tape.on(raw);
+        } else {
+          assembler.on(raw);
+        }
+      }
     }
     const auto now = std::chrono::steady_clock::now();
     if (asked != flushes_done_.load(std::memory_order_relaxed) || now - flushed > kFlushEvery) {
@@ -96,6 +108,7 @@ void Recorder::write_loop() {
     if (last && batch == nullptr) break;
   }
   words_.tell(*writer_);
+  tape.finish();
   assembler.finish();
 }
 

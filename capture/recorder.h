@@ -15,6 +15,7 @@
 #include <peakline/trace.h>
 
 #include "capture/event_queue.h"
+#include "capture/expected_allocs.h"
 #include "capture/spool.h"
 #include "capture/words.h"
 
@@ -37,6 +38,11 @@ class Recorder {
 
   Words& words() noexcept { return words_; }
   void info(std::string key, std::string value);
+  // From here on the ops of steps that repeat are not asked for: `expect` is told, on the writing
+  // thread, what allocations to expect instead (see OpTape).
+  void repeat_ops(void (*expect)(const ExpectedAllocs*)) noexcept {
+    expect_.store(expect, std::memory_order_release);
+  }
   void push(RawEvent event) noexcept {
     event.thread = this_thread();
     queue_.push(event);
@@ -56,6 +62,8 @@ class Recorder {
   void phase(Phase phase, bool begins) noexcept;
   void lost(Loss loss, std::uint64_t count = 1) noexcept;
 
+  // The number of the calling thread in the recording.
+  std::uint16_t this_thread() noexcept;
   // Different for every recorder of this process.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   // "cpu" is made first, so it is always there.
@@ -64,7 +72,6 @@ class Recorder {
  private:
   Recorder(std::unique_ptr<Sink> sink, const RunInfo& info);
   void write_loop();
-  std::uint16_t this_thread() noexcept;
 
   EventQueue& queue_;
   Words words_;
@@ -73,6 +80,7 @@ class Recorder {
   std::mutex info_mutex_;
   RunInfo late_info_;
   std::atomic<bool> stopping_{false};
+  std::atomic<void (*)(const ExpectedAllocs*)> expect_{nullptr};
   std::atomic<std::uint64_t> flushes_asked_{0};
   std::atomic<std::uint64_t> flushes_done_{0};
   int owner_pid_;

@@ -49,6 +49,7 @@ Status Session::watch() {
     cuda_ = std::move(*cuda);
   }
   ops_ = std::make_unique<OpObserver>(options_.ops);
+  if (options_.ops) recorder_.repeat_ops(&OpObserver::expect);
   g_recorder.store(&recorder_, std::memory_order_release);
   return {};
 }

@@ -70,7 +70,10 @@ class Session {
   void fake_tensor(const at::Tensor& tensor, c10::Device device);
 
   void phase(Phase phase, bool begins) { recorder_.phase(phase, begins); }
-  void step_end() { recorder_.push({.kind = RawKind::kStepEnd}); }
+  void step_end() {
+    recorder_.push({.kind = RawKind::kStepEnd});
+    OpObserver::step_end();
+  }
   void marker(const std::string& name);
   void info(const std::string& key, const std::string& value) { recorder_.info(key, value); }
   Labels& labels() noexcept { return labels_; }

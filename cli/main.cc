@@ -15,7 +15,8 @@ struct PythonCommand {
   const char* help;
 };
 
-constexpr std::array<PythonCommand, 2> kPythonCommands{{
+constexpr std::array<PythonCommand, 3> kPythonCommands{{
+    {"calibrate", "_calibrate", "Measure a profile of the GPU at hand"},
     {"estimate", "_estimate_script", "How much memory a training script needs, without a GPU"},
     {"run", "_run_script", "Track a training script as it really runs"},
 }};
@@ -41,8 +42,9 @@ int run(int argc, char** argv) {
   CLI::App program("Exact memory tracking and estimation for PyTorch training", "peakline");
   program.set_version_flag("--version", "peakline " PEAKLINE_VERSION);
   program.require_subcommand(1);
-  const std::array<Command, 4> commands{add_show(program), add_merge(program),
-                                        add_simulate(program), add_import(program)};
+  const std::array<Command, 7> commands{
+      add_show(program),  add_report(program),   add_merge(program), add_diff(program),
+      add_check(program), add_simulate(program), add_import(program)};
   for (const PythonCommand& command : kPythonCommands) {
     program.add_subcommand(command.name, command.help);
   }

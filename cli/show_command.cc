@@ -4,7 +4,9 @@
 #include <peakline/summary.h>
 
 #include "command.h"
+#include "live.h"
 #include "output.h"
+#include "recording.h"
 #include "show_text.h"
 
 namespace peakline::cli {
@@ -16,15 +18,8 @@ struct Flags {
   std::string csv;
   std::string table = "modules";
   ShowOptions show;
+  bool live = false;
 };
-
-Result<Summary> read_summary(const std::string& path) {
-  Result<std::unique_ptr<Source>> source = open_file_source(path);
-  if (!source.ok()) return source.status();
-  Result<TraceReader> reader = TraceReader::open(std::move(source).value());
-  if (!reader.ok()) return reader.status();
-  return summarize(*reader);
-}
 
 Status answer(const Flags& flags, const Summary& summary) {
   if (!flags.json.empty()) {
@@ -40,6 +35,10 @@ Status answer(const Flags& flags, const Summary& summary) {
 }
 
 int run_show(const Flags& flags) {
+  if (flags.live) {
+    if (flags.json.empty() && flags.csv.empty()) return follow(flags.recording);
+    return refuse_input(invalid_input("--live shows text: --json and --csv come after the run"));
+  }
   const Result<Summary> summary = read_summary(flags.recording);
   if (!summary.ok()) return refuse_input(summary.status());
   if (Status status = answer(flags, *summary); !status.ok()) return fail_to_write(status);
@@ -68,8 +67,10 @@ Command add_show(CLI::App& program) {
                    "Which table --csv writes: categories, modules, ops, steps, timeline")
       ->capture_default_str()
       ->type_name("NAME");
+  parser->add_flag("--live", flags->live, "Follow a recording that is still being written");
   parser->footer(
-      "Example:\n  peakline show run.peak --depth 3\n  peakline show run.peak --json - | jq "
+      "Example:\n  peakline show run.peak --depth 3\n  peakline show run.peak --live\n  peakline "
+      "show run.peak --json - | jq "
       ".peak_allocated");
   return {parser, [flags] { return run_show(*flags); }};
 }

@@ -19,7 +19,7 @@ add_library(peakline_warnings INTERFACE)
 target_compile_options(peakline_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlaps in std::string that are not there (its bug 105651).
-  target_compile_options(peakline_warnings INTERFACE -Wno-restrict)
+  target_compile_options(peakline_warnings INTERFACE -Wno-restrict -Wno-stringop-overflow)
 endif()
 if(PEAKLINE_WERROR)
   target_compile_options(peakline_warnings INTERFACE -Werror)

@@ -1,10 +1,12 @@
-"""Lists the ops that have a kernel of their own on CUDA, for the virtual GPU.
+"""Lists ops for the virtual GPU: those with a kernel on CUDA, those with a shape function in C++.
 
-    python tools/list_cuda_ops.py NATIVE_FUNCTIONS_YAML OUTPUT
+    python tools/list_cuda_ops.py NATIVE_FUNCTIONS_YAML CUDA_OPS SHAPE_FUNCTIONS
 
 torch's wheel carries the list of all ops with the backends that implement each. What is in no such
-list is composed of other ops, on a real GPU and on a virtual one alike. The file is read line by
-line: its shape is fixed, and a YAML reader need not be installed.
+list is composed of other ops, on a real GPU and on a virtual one alike. A structured op has its
+shape function in C++, as `at::meta::…`; asked through torch's dispatcher, Python might answer, a
+hundred times slower. The file is read line by line: its form is fixed, and a YAML reader need not be
+installed.
 """
 
 import re
@@ -42,14 +44,34 @@ def cuda_ops(text: str) -> list[str]:
     return sorted(set(own))
 
 
+def shape_functions(text: str) -> list[tuple[str, str]]:
+    """Pairs of an op's name in `at::_ops` and its function in `at::meta`."""
+    pairs: list[tuple[str, str]] = []
+    name = overload = ""
+    for line in text.splitlines():
+        if match := FUNC.match(line):
+            name, _, overload = match[1].partition(".")
+        elif line.startswith("  structured_delegate:"):
+            pairs.append((f"{name}_{overload}" if overload else name, name))
+        elif line.startswith("  structured: True"):
+            pairs.append((f"{name}_{overload}" if overload else name, f"{name}_outf"))
+    return sorted(set(pairs))
+
+
 def main() -> int:
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
-    ops = cuda_ops(source.read_text())
-    if len(ops) < 500:
-        print(f"{source} lists only {len(ops)} ops on CUDA: its form must have changed", file=sys.stderr)
+    source, cuda, shapes = (Path(argument) for argument in sys.argv[1:4])
+    text = source.read_text()
+    ops, functions = cuda_ops(text), shape_functions(text)
+    if len(ops) < 500 or len(functions) < 200:
+        print(
+            f"{source} lists only {len(ops)} ops on CUDA and {len(functions)} shape functions: "
+            "its form must have changed",
+            file=sys.stderr,
+        )
         return 1
-    lines = "".join(f'"{op}",\n' for op in ops)
-    target.write_text(f"// Made by tools/list_cuda_ops.py.\n{lines}")
+    note = "// Made by tools/list_cuda_ops.py.\n"
+    cuda.write_text(note + "".join(f'"{op}",\n' for op in ops))
+    shapes.write_text(note + "".join(f"SHAPE_FUNCTION({op}, {fn})\n" for op, fn in functions))
     return 0
 
 

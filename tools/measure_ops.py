@@ -1,9 +1,10 @@
-"""Measures on a GPU what operators and training steps allocate, to compare with peakline's predictions.
+"""Measures on a GPU what ops and training steps allocate, to compare with peakline's predictions.
 
     python tools/measure_ops.py OUT [--only info ops choices models kernels] [--workloads FILE.py]
 
-Writes OUT/info.json, ops.jsonl, choices.jsonl, models.jsonl, trace.NAME.jsonl.gz and kernels.txt. With --peaks no allocator
-history is read, so that the same program runs on a virtual GPU: then it writes predictions.
+Writes OUT/info.json, ops.jsonl, choices.jsonl, models.jsonl, trace.NAME.jsonl.gz and kernels.txt,
+and all of it again in OUT/all.tar. Every model runs in a process of its own. With --virtual it runs
+on a virtual GPU and writes predictions: peaks alone, no allocator history.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import importlib.util
 import itertools
 import json
 import random
+import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,7 +35,7 @@ KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")
 MEMORY = torch.cuda.memory
 
 
-def history(on: bool, entries: int = 400_000) -> None:
+def history(on: bool, entries: int = 20_000) -> None:
     MEMORY._record_memory_history(enabled=None)
     if on:
         MEMORY._record_memory_history(enabled="all", context=None, max_entries=entries)
@@ -89,7 +92,10 @@ def measure(case: Case, probe: Probe, rounds: tuple[str, ...]) -> dict[str, Any]
 
 
 def plain(args: dict[str, Any]) -> dict[str, Any]:
-    return {k: str(v).removeprefix("torch.") if isinstance(v, torch.dtype) else v for k, v in args.items()}
+    return {
+        k: str(v).removeprefix("torch.") if isinstance(v, torch.dtype) else v
+        for k, v in args.items()
+    }
 
 
 def measure_ops(out: Path, peaks_only: bool, seconds: float) -> None:
@@ -111,23 +117,33 @@ def measure_ops(out: Path, peaks_only: bool, seconds: float) -> None:
 def choice_grid() -> Iterator[dict[str, Any]]:
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
     for dtype, d, (t, s), (h, kv), mask, dropout, causal, grad in itertools.product(
-        dtypes, (16, 36, 64, 80, 100, 128, 192, 256, 320), ((128, 128), (100, 60), (1, 64), (77, 1)), ((8, 8), (8, 2)),
+        dtypes, (16, 36, 64, 80, 100, 128, 192, 256, 320), ((128, 128), (100, 60), (1, 64), (77, 1)),
+        ((8, 8), (8, 2)),
         (None, "bool", "float", "head"), (0.0, 0.1), (False, True), (True, False),
     ):  # fmt: skip
-        if mask and causal or dropout and (d not in (64, 256) or mask):
+        if (mask and causal) or (dropout and (d not in (64, 256) or mask)):
             continue
-        yield dict(dtype=dtype, d=d, t=t, s=s, h=h, kv=kv, mask=mask, dropout=dropout, causal=causal, grad=grad)
+        yield {
+            "dtype": dtype, "d": d, "t": t, "s": s, "h": h, "kv": kv, "mask": mask, "dropout": dropout,
+            "causal": causal, "grad": grad,
+        }  # fmt: skip
 
 
 def measure_choices(out: Path) -> None:
     begin = time.monotonic()
     with (out / "choices.jsonl").open("w") as file:
         for p in choice_grid():
-            q, k, v, m = op_cases.sdpa_inputs(p["dtype"], 2, p["h"], p["kv"], p["t"], p["s"], p["d"], p["mask"])
+            q, k, v, m = op_cases.sdpa_inputs(
+                p["dtype"], 2, p["h"], p["kv"], p["t"], p["s"], p["d"], p["mask"]
+            )
             if not p["grad"]:
                 q, k, v = q.detach(), k.detach(), v.detach()
             try:
-                p["choice"] = int(torch._fused_sdp_choice(q, k, v, m, p["dropout"], p["causal"], enable_gqa=p["h"] != p["kv"]))
+                p["choice"] = int(
+                    torch._fused_sdp_choice(
+                        q, k, v, m, p["dropout"], p["causal"], enable_gqa=p["h"] != p["kv"]
+                    )
+                )
             except Exception as error:
                 p["choice"] = f"{type(error).__name__}: {error}"[:100]
             file.write(json.dumps(plain(p)) + "\n")
@@ -135,7 +151,7 @@ def measure_choices(out: Path) -> None:
 
 
 class OpLog(torch.utils._python_dispatch.TorchDispatchMode):
-    """Which operator was running when the allocator was asked: its name and the count of allocations around it."""
+    """Which operator was running when: its name, and the count of allocations around it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,21 +165,32 @@ class OpLog(torch.utils._python_dispatch.TorchDispatchMode):
 
 
 def allocations() -> int:
-    return int(torch._C._cuda_memoryStats(torch.cuda.current_device())["allocation"]["all"]["allocated"])
+    return int(
+        torch._C._cuda_memoryStats(torch.cuda.current_device())["allocation"]["all"]["allocated"]
+    )
 
 
 def statistics() -> dict[str, int]:
     stats = torch.cuda.memory_stats()
-    keys = {"allocated": "allocated_bytes", "active": "active_bytes", "requested": "requested_bytes", "reserved": "reserved_bytes"}
+    keys = {
+        "allocated": "allocated_bytes",
+        "active": "active_bytes",
+        "requested": "requested_bytes",
+        "reserved": "reserved_bytes",
+    }
     row = {name: int(stats.get(f"{key}.all.peak", 0)) for name, key in keys.items()}
-    return row | {"segments": int(stats.get("segment.all.peak", 0)), "retries": int(stats.get("num_alloc_retries", 0))}
+    return row | {
+        "segments": int(stats.get("segment.all.peak", 0)),
+        "retries": int(stats.get("num_alloc_retries", 0)),
+    }
 
 
 def workloads_of(file: str | None) -> dict[str, Callable[[str], Callable[[], None]]]:
     if not file:
         return {}
     spec = importlib.util.spec_from_file_location("workloads", file)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
 
@@ -173,7 +200,9 @@ def workloads_of(file: str | None) -> dict[str, Callable[[str], Callable[[], Non
     return {name: bound(build) for name, build in loaded.W.items()}
 
 
-def measure_model(name: str, build: Callable[[str], Callable[[], None]], out: Path, peaks_only: bool) -> dict[str, Any]:
+def measure_model(
+    name: str, build: Callable[[str], Callable[[], None]], out: Path, peaks_only: bool
+) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "torch": torch.__version__}
     gc.collect()
     torch.cuda.empty_cache()
@@ -209,16 +238,27 @@ def measure_model(name: str, build: Callable[[str], Callable[[], None]], out: Pa
     return row
 
 
-def measure_models(out: Path, peaks_only: bool, workloads: str | None, names: list[str]) -> None:
+def measure_models(args: argparse.Namespace) -> None:
     begin = time.monotonic()
-    builders = dict(models.MODELS) | workloads_of(workloads)
-    with (out / "models.jsonl").open("a") as file:
-        for name, build in builders.items():
-            if names and name not in names:
-                continue
-            file.write(json.dumps(measure_model(name, build, out, peaks_only)) + "\n")
-            file.flush()
+    builders = dict(models.MODELS) | workloads_of(args.workloads)
+    rows = []
+    for name in args.names or builders:
+        command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
+        command += ["--workloads", args.workloads] if args.workloads else []
+        command += ["--virtual", args.virtual] if args.virtual else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
+        rows.append(
+            lines[-1][4:] if lines else json.dumps({"name": name, "error": done.stderr[-400:]})
+        )
+        (args.out / "models.jsonl").write_text("".join(row + "\n" for row in rows))
     print(f"models: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def measure_one_model(args: argparse.Namespace) -> None:
+    builders = dict(models.MODELS) | workloads_of(args.workloads)
+    row = measure_model(args.names[0], builders[args.names[0]], args.out, bool(args.virtual))
+    print("ROW " + json.dumps(row), flush=True)
 
 
 def measure_info(out: Path) -> None:
@@ -229,18 +269,30 @@ def measure_info(out: Path) -> None:
     x @ x
     torch.cuda.synchronize()
     used["cublas"] = total - torch.cuda.mem_get_info()[0] - torch.cuda.memory_reserved()
-    torch.nn.functional.conv2d(torch.ones(1, 4, 8, 8, device="cuda"), torch.ones(4, 4, 3, 3, device="cuda"))
+    torch.nn.functional.conv2d(
+        torch.ones(1, 4, 8, 8, device="cuda"), torch.ones(4, 4, 3, 3, device="cuda")
+    )
     torch.cuda.synchronize()
     used["cudnn"] = total - torch.cuda.mem_get_info()[0] - torch.cuda.memory_reserved()
     names = [n for n in dir(properties) if not n.startswith("_")]
     row = {n: str(getattr(properties, n)) for n in names}
-    row |= {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "used": json.dumps(used)}
+    row |= {
+        "torch": torch.__version__,
+        "cudnn": str(torch.backends.cudnn.version()),
+        "used": json.dumps(used),
+    }
     (out / "info.json").write_text(json.dumps(row, indent=1))
 
 
 def list_kernels(out: Path) -> None:
     """Every operator, and which of the keys that decide how CUDA runs it have a kernel."""
-    keys = ("CUDA", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "Meta")
+    keys = (
+        "CUDA",
+        "CompositeImplicitAutograd",
+        "CompositeExplicitAutograd",
+        "CompositeExplicitAutogradNonFunctional",
+        "Meta",
+    )
     with (out / "kernels.txt").open("w") as file:
         for name in sorted(torch._C._dispatch_get_all_op_names()):
             has = [k for k in keys if torch._C._dispatch_has_kernel_for_dispatch_key(name, k)]
@@ -248,15 +300,38 @@ def list_kernels(out: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
-    parser.add_argument("--only", nargs="*", default=["info", "kernels", "choices", "models", "ops"])
+    parser.add_argument(
+        "--only", nargs="*", default=["info", "kernels", "choices", "models", "ops"]
+    )
     parser.add_argument("--names", nargs="*", default=[], help="only these models")
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
-    parser.add_argument("--peaks", action="store_true", help="no allocator history: for a virtual GPU")
-    parser.add_argument("--seconds", type=float, default=120, help="stop the single ops after this long")
+    parser.add_argument("--virtual", help="run on a virtual GPU of this name and write predictions")
+    parser.add_argument(
+        "--seconds", type=float, default=120, help="stop the single ops after this long"
+    )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    if args.virtual:
+        import peakline
+
+        with peakline.virtual_gpu(args.virtual):
+            run(args)
+    else:
+        run(args)
+    if "one_model" not in args.only:
+        with tarfile.open(args.out / "all.tar", "w") as tar:
+            for path in sorted(args.out.iterdir()):
+                if path.name != "all.tar":
+                    tar.add(path, path.name)
+
+
+def run(args: argparse.Namespace) -> None:
+    if "one_model" in args.only:
+        measure_one_model(args)
     if "info" in args.only:
         measure_info(args.out)
     if "kernels" in args.only:
@@ -264,9 +339,9 @@ def main() -> None:
     if "choices" in args.only:
         measure_choices(args.out)
     if "models" in args.only:
-        measure_models(args.out, args.peaks, args.workloads, args.names)
+        measure_models(args)
     if "ops" in args.only:
-        measure_ops(args.out, args.peaks, args.seconds)
+        measure_ops(args.out, bool(args.virtual), args.seconds)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "vgpu/shape_functions.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -13,19 +15,28 @@ void collect(Call& call, const c10::IValue& value, std::uint8_t argument) {
     if (call.device < 0 && is_virtual(tensor)) call.device = tensor.device().index();
   } else if (value.isList()) {
     for (const c10::IValue& item : value.toListRef()) {
-      if (item.isTensor()) collect(call, item, argument);
-      else if (!item.isNone()) return;  // a list of something else
+      if (item.isTensor())
+        collect(call, item, argument);
+      else if (!item.isNone())
+        return;  // a list of something else
     }
   }
 }
 
 // Ops that take indices, lengths and the like from host memory as well.
 bool takes_host_tensors(std::string_view name) {
-  static constexpr std::string_view kNames[] = {
-      "aten::index",         "aten::index_put_",   "aten::_index_put_impl_",
-      "aten::_unsafe_index", "aten::index_put",    "aten::_cudnn_rnn",
-      "aten::_cudnn_rnn_backward", "aten::_fused_adam_", "aten::_fused_adamw_",
-      "aten::_fused_sgd_",   "aten::_fused_adagrad_", "aten::_pack_padded_sequence"};
+  static constexpr std::string_view kNames[] = {"aten::index",
+                                                "aten::index_put_",
+                                                "aten::_index_put_impl_",
+                                                "aten::_unsafe_index",
+                                                "aten::index_put",
+                                                "aten::_cudnn_rnn",
+                                                "aten::_cudnn_rnn_backward",
+                                                "aten::_fused_adam_",
+                                                "aten::_fused_adamw_",
+                                                "aten::_fused_sgd_",
+                                                "aten::_fused_adagrad_",
+                                                "aten::_pack_padded_sequence"};
   for (const std::string_view known : kNames) {
     if (known == name) return true;
   }
@@ -79,9 +90,11 @@ OpInfo describe(const c10::OperatorHandle& op) {
   if (schema.returns().empty() && info.written != 0 && info.only_written == 0) {
     info.changes_in_place = true;
   }
-  info.takes_masks = info.full_name == "aten::index.Tensor" ||
-                     info.full_name == "aten::_unsafe_index.Tensor";
+  info.takes_masks =
+      info.full_name == "aten::index.Tensor" || info.full_name == "aten::_unsafe_index.Tensor";
   if (info.takes_masks) info.dynamic = false;
+  info.counts_versions = info.changes_in_place && schema.name().starts_with("aten::_foreach_");
+  info.shapes = shape_function(info.full_name);
   info.mixes_devices = takes_host_tensors(schema.name());
   return info;
 }

@@ -21,19 +21,21 @@ using ShapeRule = bool (*)(const Call& call, ShapeBuilder& out);
 
 // What is known of an op from its schema.
 struct OpInfo {
-  OpName name;               // "aten::add"
-  std::string full_name;     // "aten::add.Tensor"
+  OpName name;            // "aten::add"
+  std::string full_name;  // "aten::add.Tensor"
   std::uint32_t arity = 0;
-  std::uint64_t written = 0;      // arguments the op writes to, as bits
-  std::uint64_t only_written = 0; // thereof those it does not read (out=)
+  std::uint64_t written = 0;       // arguments the op writes to, as bits
+  std::uint64_t only_written = 0;  // thereof those it does not read (out=)
   bool random = false;
-  bool dynamic = false;       // sizes of the outputs depend on values
-  bool gives_values = false;  // it returns something that is not a tensor and depends on values
-  bool view = false;          // an output is a view of an argument
+  bool dynamic = false;           // sizes of the outputs depend on values
+  bool gives_values = false;      // it returns something that is not a tensor and depends on values
+  bool view = false;              // an output is a view of an argument
   bool changes_in_place = false;  // it returns its first argument, of the same sizes, or nothing
   bool takes_masks = false;       // sizes depend on values where an index is a mask
+  bool counts_versions = false;   // its CUDA kernel itself tells autograd of the change
   bool mixes_devices = false;     // takes host tensors of any size beside the GPU's
   ShapeRule rule = nullptr;
+  const c10::KernelFunction* shapes = nullptr;  // torch's own, in C++
 };
 
 struct Call {

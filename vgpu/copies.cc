@@ -70,8 +70,10 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
   if (source.is_meta()) return self;
   if (self.numel() == 0) return self;
   if (is_virtual(self)) {
-    if (is_virtual(source)) gpu_to_gpu(engine, self, source);
-    else host_to_gpu(engine, self, source);
+    if (is_virtual(source))
+      gpu_to_gpu(engine, self, source);
+    else
+      host_to_gpu(engine, self, source);
   } else if (!self.is_meta()) {
     gpu_to_host(engine, self, source);
   }

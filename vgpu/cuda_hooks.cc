@@ -91,7 +91,8 @@ void set_table(const void* object, void* table) {
 class Stub {
  public:
   template <class DispatchStub>
-  explicit Stub(DispatchStub& stub) : impl_(reinterpret_cast<at::native::DispatchStubImpl*>(&stub)) {}
+  explicit Stub(DispatchStub& stub)
+      : impl_(reinterpret_cast<at::native::DispatchStubImpl*>(&stub)) {}
   template <class Function>
   void replace(Function function) {
     before_ = impl_->cuda_dispatch_ptr;

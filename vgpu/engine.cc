@@ -46,7 +46,8 @@ void Engine::ensure_workspace(int device, std::int64_t stream, std::uint64_t thr
 
 Engine& engine_or_throw(const char* what) {
   Engine* engine = current_engine();
-  TORCH_CHECK(engine != nullptr, what, " needs a virtual GPU, and there is none any more: the tensor ",
+  TORCH_CHECK(engine != nullptr, what,
+              " needs a virtual GPU, and there is none any more: the tensor ",
               "was made inside a peakline.virtual_gpu() block that has ended");
   return *engine;
 }

@@ -18,16 +18,17 @@ namespace peakline::vgpu {
 
 // What a read of a value that cannot be known answers.
 struct ValuePolicy {
-  double number = 1.0;      // floating point
-  std::int64_t whole = 1;   // integers
-  bool truth = false;       // bools
-  double nonzero = 1.0;     // share of the elements that count as nonzero
+  double number = 1.0;     // floating point
+  std::int64_t whole = 1;  // integers
+  bool truth = false;      // bools
+  double nonzero = 1.0;    // share of the elements that count as nonzero
 };
 
 struct EngineOptions {
   MemoryOptions memory;
   ValuePolicy policy;
-  std::uint64_t value_bytes = 64 << 10;  // values of storages up to this size are kept
+  std::uint64_t value_bytes = 2 << 20;  // values of storages up to this size are kept: masks and
+                                        // positions of whole batches, but no weights of note
 };
 
 // Plain numbers; read at any time, exact when nothing runs.

@@ -22,8 +22,7 @@ at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
   for (const std::int64_t size : sizes) {
     TORCH_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", sizes);
   }
-  const Dims strides =
-      dense_strides(sizes, format.value_or(at::MemoryFormat::Contiguous));
+  const Dims strides = dense_strides(sizes, format.value_or(at::MemoryFormat::Contiguous));
   return empty_strided(engine(), device_index(engine(), device.value_or(at::Device(at::kCUDA))),
                        at::dtype_or_default(dtype), sizes, strides, &op);
 }
@@ -42,9 +41,8 @@ at::Tensor empty_with_strides(at::IntArrayRef sizes, at::IntArrayRef strides,
 at::Tensor on_device(const at::Tensor& host, std::optional<at::Device> device) {
   static OpName op{"aten::tril_indices", 0, {}};
   Engine& gpu = engine();
-  at::Tensor tensor =
-      empty_strided(gpu, device_index(gpu, device.value_or(at::Device(at::kCUDA))),
-                    host.scalar_type(), host.sizes(), host.strides(), &op);
+  at::Tensor tensor = empty_strided(gpu, device_index(gpu, device.value_or(at::Device(at::kCUDA))),
+                                    host.scalar_type(), host.sizes(), host.strides(), &op);
   give_values(gpu, tensor, host);
   return tensor;
 }
@@ -52,17 +50,17 @@ at::Tensor on_device(const at::Tensor& host, std::optional<at::Device> device) {
 at::Tensor tril_indices(std::int64_t row, std::int64_t col, std::int64_t offset,
                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                         std::optional<at::Device> device, std::optional<bool>) {
-  return on_device(at::tril_indices(row, col, offset, dtype.value_or(at::kLong), layout, at::kCPU,
-                                    std::nullopt),
-                   device);
+  return on_device(
+      at::tril_indices(row, col, offset, dtype.value_or(at::kLong), layout, at::kCPU, std::nullopt),
+      device);
 }
 
 at::Tensor triu_indices(std::int64_t row, std::int64_t col, std::int64_t offset,
                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                         std::optional<at::Device> device, std::optional<bool>) {
-  return on_device(at::triu_indices(row, col, offset, dtype.value_or(at::kLong), layout, at::kCPU,
-                                    std::nullopt),
-                   device);
+  return on_device(
+      at::triu_indices(row, col, offset, dtype.value_or(at::kLong), layout, at::kCPU, std::nullopt),
+      device);
 }
 
 // The rules of recurrent networks count cuDNN's generator state; here it is only a name for it.

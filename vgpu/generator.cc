@@ -39,7 +39,8 @@ class VirtualGenerator final : public c10::GeneratorImpl {
     if (state.numel() == kStateBytes) std::memcpy(&offset_, bytes + 8, 8);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    const at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+    const at::Tensor state =
+        at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
     auto* bytes = state.mutable_data_ptr<std::uint8_t>();
     std::memcpy(bytes, &seed_, 8);
     std::memcpy(bytes + 8, &offset_, 8);

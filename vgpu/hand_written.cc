@@ -23,9 +23,8 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
 }
 
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
-  TORCH_CHECK(value.dim() == 0,
-              "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
-              " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
   Engine& gpu = engine("aten::fill_");
   const bool known = value.is_cpu() || has_values(value);
   if (known && prepare_values(gpu, self)) {
@@ -59,7 +58,8 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source, std::int64_t offse
   impl->set_storage_keep_dtype(std::move(source));
   impl->set_storage_offset(offset);
   const Dims dense = dense_strides(sizes, at::MemoryFormat::Contiguous);
-  set_sizes(engine("aten::set_"), self, sizes, strides.data() == nullptr ? at::IntArrayRef(dense) : strides);
+  set_sizes(engine("aten::set_"), self, sizes,
+            strides.data() == nullptr ? at::IntArrayRef(dense) : strides);
   return self;
 }
 
@@ -113,14 +113,29 @@ bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
 }  // namespace
 
 const std::vector<std::string>& hand_written() {
-  static auto* const kNames = new std::vector<std::string>{
-      "aten::fill_.Scalar", "aten::fill_.Tensor", "aten::zero_", "aten::copy_", "aten::resize_",
-      "aten::_local_scalar_dense", "aten::set_.source_Storage",
-      "aten::set_.source_Storage_storage_offset", "aten::set_.source_Tensor", "aten::set_",
-      "aten::is_set_to", "aten::record_stream", "aten::_cudnn_rnn_flatten_weight",
-      "aten::_amp_foreach_non_finite_check_and_unscale_", "aten::view", "aten::as_strided",
-      "aten::_reshape_alias", "aten::unfold", "aten::empty.memory_format", "aten::empty_strided",
-      "aten::tril_indices", "aten::triu_indices"};
+  static auto* const kNames =
+      new std::vector<std::string>{"aten::fill_.Scalar",
+                                   "aten::fill_.Tensor",
+                                   "aten::zero_",
+                                   "aten::copy_",
+                                   "aten::resize_",
+                                   "aten::_local_scalar_dense",
+                                   "aten::set_.source_Storage",
+                                   "aten::set_.source_Storage_storage_offset",
+                                   "aten::set_.source_Tensor",
+                                   "aten::set_",
+                                   "aten::is_set_to",
+                                   "aten::record_stream",
+                                   "aten::_cudnn_rnn_flatten_weight",
+                                   "aten::_amp_foreach_non_finite_check_and_unscale_",
+                                   "aten::view",
+                                   "aten::as_strided",
+                                   "aten::_reshape_alias",
+                                   "aten::unfold",
+                                   "aten::empty.memory_format",
+                                   "aten::empty_strided",
+                                   "aten::tril_indices",
+                                   "aten::triu_indices"};
   return *kNames;
 }
 

@@ -39,8 +39,7 @@ bool small_enough(const Engine& engine, const ShapeEntry& entry) {
 
 class Runner {
  public:
-  Runner(Engine& engine, Call& call, OpInfo& info)
-      : engine_(engine), call_(call), info_(info) {}
+  Runner(Engine& engine, Call& call, OpInfo& info) : engine_(engine), call_(call), info_(info) {}
 
   void run(torch::jit::Stack& stack) {
     const bool known = reads_only_values(call_);
@@ -89,13 +88,14 @@ class Runner {
   }
 
   // New tensors get the values that were computed for them; what was changed in place has them.
-  void keep_values(const ShapeEntry& entry, const ValueRun& values,
-                   torch::jit::Stack& results) {
+  void keep_values(const ShapeEntry& entry, const ValueRun& values, torch::jit::Stack& results) {
     for (std::size_t i = 0; i < call_.tensors.size(); ++i) {
       if (!call_.only_writes(i) || !is_virtual(*call_.tensors[i])) continue;
       const bool fits = values.stand_ins[i].sizes() == call_.tensors[i]->sizes();
-      if (fits) give_values(engine_, *call_.tensors[i], values.stand_ins[i]);
-      else forget_values(*call_.tensors[i]);
+      if (fits)
+        give_values(engine_, *call_.tensors[i], values.stand_ins[i]);
+      else
+        forget_values(*call_.tensors[i]);
     }
     for (std::size_t i = 0; i < results.size(); ++i) {
       keep_values(entry.outputs[i], values.results[i], results[i]);
@@ -130,21 +130,32 @@ bool only_changes_values(const Call& call) {
          (call.info.random || call.op.schema().returns().empty());
 }
 
+void count_versions(const Call& call) {
+  for (std::size_t i = 0; i < call.tensors.size(); ++i) {
+    if (!call.writes(i)) continue;
+    c10::TensorImpl* impl = call.tensors[i]->unsafeGetTensorImpl();
+    if (!impl->is_inference()) impl->bump_version();
+  }
+}
+
 void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) {
   Engine& engine = engine_or_throw(info.full_name.c_str());
   Counters& counters = engine.counters();
   counters.ops.store(counters.ops.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  Call call(op, info, c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - info.arity), info.arity));
+  Call call(op, info,
+            c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - info.arity), info.arity));
   collect_tensors(call);
   if (call.device < 0) call.device = ThisThread::device();
   if (only_changes_values(call) && !reads_only_values(call)) {
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
       if (call.writes(i) && is_virtual(*call.tensors[i])) forget_values(*call.tensors[i]);
     }
+    if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();
     stack->resize(stack->size() - info.arity + (returns ? 1 : 0));
     return;
   }
+  if (info.counts_versions) count_versions(call);
   Runner(engine, call, info).run(*stack);
 }
 
@@ -155,8 +166,7 @@ void VirtualKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   run(op, info_, stack);
 }
 
-void run_unknown_op(const c10::OperatorHandle& op, c10::DispatchKeySet,
-                    torch::jit::Stack* stack) {
+void run_unknown_op(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   static auto* const kMutex = new std::mutex;
   static auto* const kInfos = new std::unordered_map<c10::OperatorName, std::unique_ptr<OpInfo>>;
   OpInfo* info = nullptr;

@@ -19,13 +19,11 @@ void run_lstm(at::Tensor& output, at::Tensor& hy, at::Tensor& cy, const at::Tens
 void run_gru(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx,
              at::TensorList params, bool has_biases, std::int64_t layers, double dropout,
              bool train, bool bidirectional, bool batch_first);
-void run_rnn_tanh(at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
-                  const at::Tensor& hx, at::TensorList params, bool has_biases,
-                  std::int64_t layers, double dropout, bool train, bool bidirectional,
-                  bool batch_first);
-void run_rnn_relu(at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
-                  const at::Tensor& hx, at::TensorList params, bool has_biases,
-                  std::int64_t layers, double dropout, bool train, bool bidirectional,
-                  bool batch_first);
+void run_rnn_tanh(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx,
+                  at::TensorList params, bool has_biases, std::int64_t layers, double dropout,
+                  bool train, bool bidirectional, bool batch_first);
+void run_rnn_relu(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx,
+                  at::TensorList params, bool has_biases, std::int64_t layers, double dropout,
+                  bool train, bool bidirectional, bool batch_first);
 
 }  // namespace peakline::vgpu

@@ -100,8 +100,9 @@ void check_devices(const Call& call) {
     if (is_scalar || (is_virtual(*tensor) && tensor->device().index() == call.device)) continue;
     TORCH_CHECK(tensor->is_meta(),
                 "Expected all tensors to be on the same device, but found at least two devices, "
-                "cuda:", call.device, " and ", tensor->device(), "! (when running ",
-                call.info.full_name, " on the virtual GPU)");
+                "cuda:",
+                call.device, " and ", tensor->device(), "! (when running ", call.info.full_name,
+                " on the virtual GPU)");
   }
 }
 
@@ -137,11 +138,15 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
       });
   try {
     const at::AutoDispatchBelowADInplaceOrView below;
-    call.op.callBoxed(&stack);
+    if (call.info.shapes != nullptr) {
+      call.info.shapes->callBoxed(call.op, c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+    } else {
+      call.op.callBoxed(&stack);
+    }
   } catch (const c10::NotImplementedError& error) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "peakline's virtual GPU cannot run ", call.info.full_name,
-        ": torch has no shape function for it (", error.what_without_backtrace(), ")");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "peakline's virtual GPU cannot run ", call.info.full_name,
+                                ": torch has no shape function for it (",
+                                error.what_without_backtrace(), ")");
   }
   describe_results(stand_ins, stack, entry);
   find_resized(call, stand_ins, entry);

@@ -34,8 +34,10 @@ torch::jit::Stack with_stand_ins(const Call& call, c10::Device device, Replace&&
     } else if (value.isList() && value.toList().elementType()->isSubtypeOf(*optional_tensor)) {
       c10::List<std::optional<at::Tensor>> list;
       for (const c10::IValue& item : value.toListRef()) {
-        if (item.isNone()) list.push_back(std::nullopt);
-        else list.push_back(replace(item.toTensor(), number++));
+        if (item.isNone())
+          list.push_back(std::nullopt);
+        else
+          list.push_back(replace(item.toTensor(), number++));
       }
       stack.emplace_back(std::move(list));
     } else if (value.isDevice()) {

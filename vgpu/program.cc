@@ -34,8 +34,8 @@ void apply(const OutputChange& change, const std::vector<Output*>& flat, ShapeEn
   output.layout.sizes.assign(change.meta.sizes.begin(), change.meta.sizes.end());
   output.layout.strides.assign(change.meta.strides.begin(), change.meta.strides.end());
   output.layout.offset = 0;
-  entry.fresh[static_cast<std::size_t>(output.source)] = storage_bytes(
-      output.layout.sizes, output.layout.strides, output.layout.dtype.itemsize());
+  entry.fresh[static_cast<std::size_t>(output.source)] =
+      storage_bytes(output.layout.sizes, output.layout.strides, output.layout.dtype.itemsize());
 }
 
 class ProgramWriter {
@@ -68,8 +68,8 @@ class ProgramWriter {
 }  // namespace
 
 void add_program(const Call& call, Engine& engine, ShapeEntry& entry) {
-  const AllocationProgram program =
-      allocation_program(op_call(call, entry), engine.profile(), kernel_state(engine.memory().config()));
+  const AllocationProgram program = allocation_program(op_call(call, entry), engine.profile(),
+                                                       kernel_state(engine.memory().config()));
   const std::vector<Output*> flat = flat_outputs(entry);
   for (const OutputChange& change : program.changes) apply(change, flat, entry);
   entry.certainty = program.certainty;

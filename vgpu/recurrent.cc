@@ -39,8 +39,7 @@ std::optional<at::Tensor> dropout_state(const Network& network, const at::Tensor
 
 auto run(const Network& network, const at::Tensor& input, const at::Tensor& hx,
          const std::optional<at::Tensor>& cx, at::TensorList params) {
-  const std::int64_t hidden =
-      network.mode == kLstm && cx ? cx->size(2) : hx.size(2);
+  const std::int64_t hidden = network.mode == kLstm && cx ? cx->size(2) : hx.size(2);
   const std::int64_t projected = hx.size(2) != hidden ? hx.size(2) : 0;
   return at::_cudnn_rnn(input, params, network.has_biases ? 4 : 2, weight_buffer(params), hx, cx,
                         network.mode, hidden, projected, network.layers, network.batch_first,
@@ -48,8 +47,8 @@ auto run(const Network& network, const at::Tensor& input, const at::Tensor& hx,
                         dropout_state(network, input));
 }
 
-void run_simple(const Network& network, at::Tensor& output, at::Tensor& hy,
-                const at::Tensor& input, const at::Tensor& hx, at::TensorList params) {
+void run_simple(const Network& network, at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
+                const at::Tensor& hx, at::TensorList params) {
   auto results = run(network, input, hx, std::nullopt, params);
   output = std::get<0>(results);
   hy = std::get<1>(results);
@@ -74,18 +73,16 @@ void run_gru(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const 
              input, hx, params);
 }
 
-void run_rnn_tanh(at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
-                  const at::Tensor& hx, at::TensorList params, bool has_biases,
-                  std::int64_t layers, double dropout, bool train, bool bidirectional,
-                  bool batch_first) {
+void run_rnn_tanh(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx,
+                  at::TensorList params, bool has_biases, std::int64_t layers, double dropout,
+                  bool train, bool bidirectional, bool batch_first) {
   run_simple({kTanh, has_biases, layers, dropout, train, bidirectional, batch_first}, output, hy,
              input, hx, params);
 }
 
-void run_rnn_relu(at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
-                  const at::Tensor& hx, at::TensorList params, bool has_biases,
-                  std::int64_t layers, double dropout, bool train, bool bidirectional,
-                  bool batch_first) {
+void run_rnn_relu(at::Tensor& output, at::Tensor& hy, const at::Tensor& input, const at::Tensor& hx,
+                  at::TensorList params, bool has_biases, std::int64_t layers, double dropout,
+                  bool train, bool bidirectional, bool batch_first) {
   run_simple({kRelu, has_biases, layers, dropout, train, bidirectional, batch_first}, output, hy,
              input, hx, params);
 }

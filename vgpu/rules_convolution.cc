@@ -17,8 +17,8 @@ bool forward(const Call& call, ShapeBuilder& out) {
   const auto padding = call.args[2].toIntVector();
   const auto stride = call.args[3].toIntVector();
   const auto dilation = call.args[4].toIntVector();
-  const auto sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride,
-                                                  dilation);
+  const auto sizes =
+      at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   out.fresh(input.scalar_type(), sizes, format_of(input, weight));
   return true;
 }
@@ -29,9 +29,9 @@ bool fused_forward(const Call& call, ShapeBuilder& out) {
   const std::size_t at = adds ? 5 : 3;
   const at::Tensor& input = call.args[0].toTensor();
   const at::Tensor& weight = call.args[1].toTensor();
-  const auto sizes = at::native::conv_output_size(
-      input.sizes(), weight.sizes(), call.args[at + 1].toIntVector(), call.args[at].toIntVector(),
-      call.args[at + 2].toIntVector());
+  const auto sizes =
+      at::native::conv_output_size(input.sizes(), weight.sizes(), call.args[at + 1].toIntVector(),
+                                   call.args[at].toIntVector(), call.args[at + 2].toIntVector());
   out.fresh(input.scalar_type(), sizes, format_of(input, weight));
   return true;
 }
@@ -50,9 +50,9 @@ bool depthwise(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[0].toTensor();
   const at::Tensor& weight = call.args[1].toTensor();
   const bool flat = call.info.name.text.ends_with("2d");
-  const auto sizes = at::native::conv_output_size(
-      input.sizes(), weight.sizes(), call.args[5].toIntVector(), call.args[4].toIntVector(),
-      call.args[6].toIntVector());
+  const auto sizes =
+      at::native::conv_output_size(input.sizes(), weight.sizes(), call.args[5].toIntVector(),
+                                   call.args[4].toIntVector(), call.args[6].toIntVector());
   out.fresh(input.scalar_type(), sizes,
             flat ? input.suggest_memory_format() : at::MemoryFormat::Contiguous);
   return true;
@@ -64,12 +64,18 @@ bool backward(const Call& call, ShapeBuilder& out) {
   const at::Tensor& weight = call.args[2].toTensor();
   const auto mask = call.args[10].toBoolList();
   const at::MemoryFormat format = format_of(input, weight);
-  if (mask[0]) out.fresh(input.scalar_type(), input.sizes(), format);
-  else out.undefined();
-  if (mask[1]) out.fresh(weight.scalar_type(), weight.sizes(), format);
-  else out.undefined();
-  if (mask[2]) out.fresh(grad.scalar_type(), {grad.size(1)});
-  else out.undefined();
+  if (mask[0])
+    out.fresh(input.scalar_type(), input.sizes(), format);
+  else
+    out.undefined();
+  if (mask[1])
+    out.fresh(weight.scalar_type(), weight.sizes(), format);
+  else
+    out.undefined();
+  if (mask[2])
+    out.fresh(grad.scalar_type(), {grad.size(1)});
+  else
+    out.undefined();
   return true;
 }
 

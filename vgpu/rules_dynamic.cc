@@ -50,13 +50,14 @@ bool masked_select(const Call& call, ShapeBuilder& out) {
 }
 
 // unique and its like: every element may be another one.
-void unique_results(const Call& call, ShapeBuilder& out, at::IntArrayRef sizes,
-                    std::int64_t count, at::IntArrayRef inverse, bool wants_inverse,
-                    bool wants_counts) {
+void unique_results(const Call& call, ShapeBuilder& out, at::IntArrayRef sizes, std::int64_t count,
+                    at::IntArrayRef inverse, bool wants_inverse, bool wants_counts) {
   engine(call).count_unknown(call.info.name.text);
   out.fresh(call.args[0].toTensor().scalar_type(), sizes);
-  if (wants_inverse) out.fresh(at::kLong, inverse);
-  else out.fresh(at::kLong, {0});
+  if (wants_inverse)
+    out.fresh(at::kLong, inverse);
+  else
+    out.fresh(at::kLong, {0});
   out.fresh(at::kLong, {wants_counts ? count : 0});
 }
 
@@ -113,7 +114,7 @@ bool bincount(const Call& call, ShapeBuilder& out) {
     engine(call).count_unknown(call.info.name.text);
     bins = engine(call).policy().whole + 1;
   }
-  const at::ScalarType dtype = !weighted ? at::kLong
+  const at::ScalarType dtype = !weighted                                             ? at::kLong
                                : call.args[1].toTensor().scalar_type() == at::kFloat ? at::kFloat
                                                                                      : at::kDouble;
   out.fresh(dtype, {std::max(bins, call.args[2].toInt())});
@@ -143,8 +144,8 @@ bool index(const Call& call, ShapeBuilder& out) {
     const at::Tensor& tensor = item.toTensor();
     const bool is_mask = tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte;
     if (!is_mask) {
-      plain.push_back(at::empty_strided(tensor.sizes(), tensor.strides(),
-                                        tensor.options().device(at::kMeta)));
+      plain.push_back(
+          at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kMeta)));
       continue;
     }
     masked = true;
@@ -155,9 +156,8 @@ bool index(const Call& call, ShapeBuilder& out) {
   }
   if (!masked) return false;
   const at::Tensor& self = call.args[0].toTensor();
-  const at::Tensor result =
-      at::index(at::empty_strided(self.sizes(), self.strides(), self.options().device(at::kMeta)),
-                plain);
+  const at::Tensor result = at::index(
+      at::empty_strided(self.sizes(), self.strides(), self.options().device(at::kMeta)), plain);
   out.fresh(result.scalar_type(), result.sizes(), result.strides());
   return true;
 }

@@ -35,8 +35,10 @@ bool layer_norm(const Call& call, ShapeBuilder& out) {
 bool layer_norm_backward(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[1].toTensor();
   const auto mask = call.args[7].toBoolList();
-  if (mask[0]) out.fresh(input.scalar_type(), input.sizes());
-  else out.undefined();
+  if (mask[0])
+    out.fresh(input.scalar_type(), input.sizes());
+  else
+    out.undefined();
   for (const int which : {1, 2}) {
     const c10::IValue& parameter = call.args[static_cast<std::size_t>(4 + which)];
     if (mask[static_cast<std::size_t>(which)] && given(parameter)) {
@@ -60,8 +62,10 @@ bool rms_norm(const Call& call, ShapeBuilder& out) {
 bool rms_norm_backward(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[1].toTensor();
   const auto mask = call.args[5].toBoolList();
-  if (mask[0]) out.fresh(input.scalar_type(), input.sizes());
-  else out.undefined();
+  if (mask[0])
+    out.fresh(input.scalar_type(), input.sizes());
+  else
+    out.undefined();
   if (mask[1] && given(call.args[4])) {
     out.fresh(call.args[4].toTensor().scalar_type(), call.args[4].toTensor().sizes());
   } else {
@@ -86,8 +90,10 @@ bool group_norm(const Call& call, ShapeBuilder& out) {
 bool group_norm_backward(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[1].toTensor();
   const auto mask = call.args[9].toBoolList();
-  if (mask[0]) out.fresh(input.scalar_type(), input.sizes(), input.suggest_memory_format());
-  else out.undefined();
+  if (mask[0])
+    out.fresh(input.scalar_type(), input.sizes(), input.suggest_memory_format());
+  else
+    out.undefined();
   for (const std::size_t which : {1, 2}) {
     if (mask[which] && given(call.args[4])) {
       out.fresh(call.args[4].toTensor().scalar_type(), {call.args[6].toInt()});

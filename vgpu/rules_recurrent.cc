@@ -40,25 +40,33 @@ bool forward(const Call& call, ShapeBuilder& out) {
     const std::int64_t steps = input.size(batch_first ? 1 : 0);
     const std::int64_t batch = input.size(batch_first ? 0 : 1);
     rows = steps * batch;
-    if (batch_first) out.fresh(dtype, {batch, steps, width}, {width, batch * width, 1});
-    else out.fresh(dtype, {steps, batch, width});
+    if (batch_first)
+      out.fresh(dtype, {batch, steps, width}, {width, batch * width, 1});
+    else
+      out.fresh(dtype, {steps, batch, width});
   }
   out.fresh(dtype, hx.sizes());
-  if (given(call.args[5])) out.fresh(dtype, call.args[5].toTensor().sizes());
-  else out.fresh(dtype, {0});
-  const std::int64_t kept = reserve_elements(call.args[6].toInt(), call.args[9].toInt(), directions,
-                                             rows, hidden);
+  if (given(call.args[5]))
+    out.fresh(dtype, call.args[5].toTensor().sizes());
+  else
+    out.fresh(dtype, {0});
+  const std::int64_t kept =
+      reserve_elements(call.args[6].toInt(), call.args[9].toInt(), directions, rows, hidden);
   out.fresh(at::kByte, {call.args[12].toBool() ? kept * input.element_size() : 0});
-  if (given(call.args[3])) out.argument(static_cast<int>(call.args[1].toListRef().size()) + 1);
-  else out.fresh(dtype, {elements(call.args[1])});
+  if (given(call.args[3]))
+    out.argument(static_cast<int>(call.args[1].toListRef().size()) + 1);
+  else
+    out.fresh(dtype, {elements(call.args[1])});
   return true;
 }
 
 // Gradients of the weights are parts of one buffer, as the weights are.
 bool backward(const Call& call, ShapeBuilder& out) {
   const auto mask = call.args[21].toBoolList();
-  if (mask[0]) out.fresh(call.args[0].toTensor().scalar_type(), call.args[0].toTensor().sizes());
-  else out.undefined();
+  if (mask[0])
+    out.fresh(call.args[0].toTensor().scalar_type(), call.args[0].toTensor().sizes());
+  else
+    out.undefined();
   for (const std::size_t which : {1, 2}) {
     const c10::IValue& state = call.args[3 + which];
     if (mask[which] && given(state)) {
@@ -67,8 +75,10 @@ bool backward(const Call& call, ShapeBuilder& out) {
       out.undefined();
     }
   }
-  if (mask[3]) out.parts_of_one(call.args[1]);
-  else out.no_tensors();
+  if (mask[3])
+    out.parts_of_one(call.args[1]);
+  else
+    out.no_tensors();
   return true;
 }
 

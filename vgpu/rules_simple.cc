@@ -30,6 +30,22 @@ bool embedding_backward(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+bool all_alike(const Call& call) {
+  const at::ScalarType dtype = call.tensors.empty() ? at::kLong : call.tensors[0]->scalar_type();
+  if (!at::isFloatingType(dtype)) return false;
+  for (const at::Tensor* tensor : call.tensors) {
+    if (tensor->scalar_type() != dtype || !is_virtual(*tensor)) return false;
+  }
+  return true;
+}
+
+// Arithmetic of lists gives a list like the first, where types do not mix.
+bool list_like_first(const Call& call, ShapeBuilder& out) {
+  if (!all_alike(call)) return false;
+  out.list_like(call.args[0]);
+  return true;
+}
+
 bool nothing(const Call&, ShapeBuilder&) { return true; }
 
 }  // namespace
@@ -41,6 +57,12 @@ void add_simple_rules(RuleSet& rules) {
         "aten::uniform_", "aten::exponential_", "aten::cauchy_", "aten::log_normal_",
         "aten::geometric_"}) {
     rules[name] = &in_place;
+  }
+  for (const char* name :
+       {"add",     "sub",       "mul",       "div",        "sqrt",    "neg",  "abs",
+        "exp",     "log",       "pow",       "addcmul",    "addcdiv", "lerp", "maximum",
+        "minimum", "clamp_max", "clamp_min", "reciprocal", "rsqrt",   "sign"}) {
+    rules[std::string("aten::_foreach_") + name] = &list_like_first;
   }
   rules["aten::native_dropout"] = &dropout;
   rules["aten::native_dropout_backward"] = &like_first;

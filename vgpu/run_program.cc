@@ -1,5 +1,7 @@
 #include "vgpu/run_program.h"
 
+#include <torch/csrc/autograd/graph_task.h>
+
 #include <peakline/category.h>
 
 namespace peakline::vgpu {
@@ -38,10 +40,23 @@ class Scratch {
   c10::SmallVector<std::uint64_t, 8> addresses_;
 };
 
-std::uint64_t this_thread() noexcept {
+// Libraries' handles belong to threads. On a real GPU backward runs on the device's own thread,
+// which has handles of its own; here it runs on the caller's.
+constexpr std::uint64_t kBackwardThread = ~std::uint64_t{0};
+
+std::uint64_t handle_owner() noexcept {
+  if (torch::autograd::get_current_graph_task_id() >= 0) return kBackwardThread;
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t mine = ++last;
   return mine;
+}
+
+// A library's handle, and its workspace with it, belongs to a thread. torch runs backward on a thread
+// of its own for each device; here the calling thread does it, and it must count as the other.
+std::uint64_t library_thread(int device) noexcept {
+  constexpr std::uint64_t kAutograd = std::uint64_t{1} << 32;
+  if (torch::autograd::get_current_graph_task_id() == -1) return this_thread();
+  return kAutograd + static_cast<std::uint64_t>(device);
 }
 
 class ResultMaker {
@@ -100,9 +115,9 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
           scratch.free(step.index);
           break;
         case Step::Kind::kWorkspace:
-          engine.ensure_workspace(
-              call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
-              step.scope == WorkspaceScope::kDevice ? 0 : this_thread(), step.key, bytes, &op);
+          engine.ensure_workspace(call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
+                                  step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(),
+                                  step.key, bytes, &op);
           break;
       }
     }

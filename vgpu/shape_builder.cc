@@ -77,6 +77,18 @@ void ShapeBuilder::parts_of_one(const c10::IValue& list) {
   entry_.fresh.push_back(static_cast<std::uint64_t>(elements) * itemsize);
 }
 
+void ShapeBuilder::list_like(const c10::IValue& list) {
+  std::vector<Output> items;
+  for (const c10::IValue& item : list.toListRef()) {
+    fresh_like(item.toTensor());
+    items.push_back(std::move(entry_.outputs.back()));
+    entry_.outputs.pop_back();
+  }
+  Output& output = entry_.outputs.emplace_back();
+  output.kind = Output::Kind::kList;
+  output.items = std::move(items);
+}
+
 void ShapeBuilder::no_tensors() { entry_.outputs.emplace_back().kind = Output::Kind::kList; }
 
 void ShapeBuilder::argument(int index) {

@@ -24,6 +24,8 @@ class ShapeBuilder {
   void value(c10::IValue value);
   // A list of tensors like those of `list`, one after the other in one new storage.
   void parts_of_one(const c10::IValue& list);
+  // A list of new tensors, as empty_like of each in `list`.
+  void list_like(const c10::IValue& list);
   // An empty list of tensors.
   void no_tensors();
   // Argument tensor number `index` of the call.

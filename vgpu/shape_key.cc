@@ -31,7 +31,8 @@ class KeyWriter {
     if (value.isNone()) return put(kNone), true;
     if (value.isInt()) return put(kInt), put(static_cast<std::uint64_t>(value.toInt())), true;
     if (value.isBool()) return put(kBool | std::uint64_t{value.toBool()} << 8), true;
-    if (value.isDouble()) return put(kDouble), put(std::bit_cast<std::uint64_t>(value.toDouble())), true;
+    if (value.isDouble())
+      return put(kDouble), put(std::bit_cast<std::uint64_t>(value.toDouble())), true;
     if (value.isList()) return list(value, written);
     if (value.isDevice()) return device(value.toDevice()), true;
     if (value.isString()) return text(value.toStringRef()), true;

@@ -54,7 +54,8 @@ StorageRecord* record_of(const c10::StorageImpl& storage) noexcept {
 void resize_storage(Engine& engine, c10::StorageImpl& storage, std::uint64_t bytes) {
   static OpName op{"UntypedStorage.resize_", 0, {}};
   const StorageRecord* record = record_of(storage);
-  TORCH_CHECK(record != nullptr, "a storage that is not on the virtual GPU cannot be resized there");
+  TORCH_CHECK(record != nullptr,
+              "a storage that is not on the virtual GPU cannot be resized there");
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   if (storage.nbytes() == bytes) return;
   const std::uint64_t kept = std::min<std::uint64_t>(bytes, storage.nbytes());

@@ -16,10 +16,9 @@ std::uint64_t storage_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, st
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] == 0) return 0;
     std::uint64_t reach = 0;
-    const bool too_large =
-        __builtin_mul_overflow(static_cast<std::uint64_t>(sizes[i] - 1),
-                               static_cast<std::uint64_t>(strides[i]), &reach) ||
-        __builtin_add_overflow(last, reach, &last);
+    const bool too_large = __builtin_mul_overflow(static_cast<std::uint64_t>(sizes[i] - 1),
+                                                  static_cast<std::uint64_t>(strides[i]), &reach) ||
+                           __builtin_add_overflow(last, reach, &last);
     TORCH_CHECK(!too_large, "Storage size calculation overflowed with sizes=", sizes,
                 " and strides=", strides);
   }
@@ -49,8 +48,10 @@ void set_sizes(Engine& engine, const at::Tensor& tensor, c10::IntArrayRef sizes,
 int device_index(Engine& engine, c10::Device device) {
   const int index = device.has_index() ? device.index() : ThisThread::device();
   TORCH_CHECK(index >= 0 && index < engine.devices(),
-              "CUDA error: invalid device ordinal: cuda:", index, " was asked for, and the virtual "
-              "machine has ", engine.devices(), " device(s)");
+              "CUDA error: invalid device ordinal: cuda:", index,
+              " was asked for, and the virtual "
+              "machine has ",
+              engine.devices(), " device(s)");
   return index;
 }
 

@@ -9,9 +9,9 @@ namespace peakline::vgpu {
 namespace {
 
 c10::Storage host_storage(std::uint64_t bytes) {
-  return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
-      c10::GetAllocator(c10::kCPU), true);
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                               c10::SymInt(static_cast<std::int64_t>(bytes)),
+                                               c10::GetAllocator(c10::kCPU), true);
 }
 
 at::Tensor host_view(const c10::Storage& storage, const c10::TensorImpl& like) {
@@ -60,7 +60,9 @@ void give_values(Engine& engine, const at::Tensor& tensor, const at::Tensor& val
     return;
   }
   record->values = c10::Storage();
-  if (prepare_values(engine, tensor)) values_of(tensor).copy_(values);
+  if (bytes > engine.value_bytes()) return;
+  record->values = host_storage(bytes);  // nobody else looks at what the tensor does not cover
+  values_of(tensor).copy_(values);
 }
 
 bool reads_only_values(const Call& call) noexcept {

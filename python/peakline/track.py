@@ -108,7 +108,8 @@ class Tracker:
         self._patches.enter_context(watched_backward(session))
         self._patches.enter_context(watched_optimizers(self._watch))
         self._patches.enter_context(watched_classes(session))
-        self._patches.enter_context(watched_fake_tensors(self._note_fake))
+        if not self._virtual:  # whose memory has nothing to do with what torch imagines
+            self._patches.enter_context(watched_fake_tensors(self._note_fake))
         if cuda:
             _cuda_baseline.when_started(session)
 

@@ -25,12 +25,12 @@ def test_categories_of_a_training_run_are_what_the_model_says() -> None:
             optimizer.step()
             torch.empty(50_000_000, dtype=torch.uint8)  # so the peak is here
             optimizer.zero_grad()
-    by_category = run.peak().by_category
+    by_category = run.peak("cpu").by_category
     assert by_category["Parameter"] == parameter_bytes(model)
     assert by_category["Gradient"] == parameter_bytes(model)
     assert by_category["Optstate"] == adam_state_bytes(model)
     assert by_category["Buffer"] == buffer_bytes(model)
-    assert sum(by_category.values()) == run.peak().bytes
+    assert sum(by_category.values()) == run.peak("cpu").bytes
 
 
 def test_a_model_that_is_not_given_is_found_when_it_runs() -> None:
@@ -40,18 +40,18 @@ def test_a_model_that_is_not_given_is_found_when_it_runs() -> None:
         train_step(model, optimizer)
         model(torch.randn(32, 64)).sum().backward()
         torch.empty(50_000_000, dtype=torch.uint8)
-    by_category = run.peak().by_category
+    by_category = run.peak("cpu").by_category
     assert by_category["Parameter"] == parameter_bytes(model)
     assert by_category["Gradient"] == parameter_bytes(model)
     assert by_category["Optstate"] == adam_state_bytes(model)
-    assert "Net.layers.0.up" in run.peak().by_module
+    assert "Net.layers.0.up" in run.peak("cpu").by_module
 
 
 def test_module_paths_carry_the_bytes_of_their_own_parameters() -> None:
     model = Net(layers=2)
     with peakline.track(model) as run:
         torch.empty(1)
-    by_module = run.peak().by_module
+    by_module = run.peak("cpu").by_module
     assert by_module["Net"] == parameter_bytes(model) + buffer_bytes(model)
     assert by_module["Net.layers.1.up"] == parameter_bytes(model.layers[1].up)
     assert by_module["Net.norm"] == parameter_bytes(model.norm) + buffer_bytes(model.norm)
@@ -80,7 +80,7 @@ def test_backward_memory_belongs_to_the_module_whose_backward_runs() -> None:
     model = Wide()
     with peakline.track(model) as run:
         model(torch.randn(4000, 8)).sum().backward()
-    peak = run.peak()
+    peak = run.peak("cpu")
     assert peak.phase == "backward"
     assert peak.module == "Wide.wide"
 
@@ -98,7 +98,7 @@ def test_inputs_of_the_root_module_are_inputs() -> None:
 
         Takes()(y)
         torch.empty(1_000_000, dtype=torch.uint8)
-    assert run.peak().by_category["Input"] == 1500 * 8 * 4
+    assert run.peak("cpu").by_category["Input"] == 1500 * 8 * 4
 
 
 def test_one_models_output_given_to_another_is_not_an_input() -> None:
@@ -109,7 +109,7 @@ def test_one_models_output_given_to_another_is_not_an_input() -> None:
         out = second(hidden)
         torch.empty(1_000_000, dtype=torch.uint8)
         out.sum().backward()
-    assert run.peak().by_category["Input"] == x.nbytes
+    assert run.peak("cpu").by_category["Input"] == x.nbytes
 
 
 def test_tied_parameters_are_counted_once() -> None:
@@ -127,8 +127,8 @@ def test_tied_parameters_are_counted_once() -> None:
     with peakline.track(model) as run:
         model(torch.arange(10)).sum().backward()
         torch.empty(10_000_000, dtype=torch.uint8)
-    assert run.peak().by_category["Parameter"] == 100 * 16 * 4
-    assert run.peak().by_category["Gradient"] == 100 * 16 * 4
+    assert run.peak("cpu").by_category["Parameter"] == 100 * 16 * 4
+    assert run.peak("cpu").by_category["Gradient"] == 100 * 16 * 4
 
 
 def test_frozen_parameters_have_no_gradients() -> None:
@@ -137,8 +137,8 @@ def test_frozen_parameters_have_no_gradients() -> None:
     with peakline.track(model) as run:
         model(torch.randn(8, 64)).sum().backward()
         torch.empty(10_000_000, dtype=torch.uint8)
-    assert run.peak().by_category["Parameter"] == parameter_bytes(model)
-    assert run.peak().by_category["Gradient"] == parameter_bytes(model[1])
+    assert run.peak("cpu").by_category["Parameter"] == parameter_bytes(model)
+    assert run.peak("cpu").by_category["Gradient"] == parameter_bytes(model[1])
 
 
 def test_shared_and_repeated_modules_are_one_module() -> None:
@@ -199,6 +199,6 @@ def test_recomputed_activations_belong_to_the_recomputing_module(reentrant: bool
                 optimizer.step()
                 optimizer.zero_grad()
         assert run.warnings == []
-        peaks[name] = run.peak()
+        peaks[name] = run.peak("cpu")
     assert peaks["checkpointed"].bytes < peaks["plain"].bytes
     assert peaks["checkpointed"].module.startswith("Net.layers.")

@@ -39,7 +39,7 @@ def assert_untracked() -> None:
     """Nothing of the last run is left: another can start, and allocations go nowhere."""
     with peakline.track() as run:
         torch.empty(7, dtype=torch.uint8)
-    assert run.peak().bytes == 7
+    assert run.peak("cpu").bytes == 7
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
@@ -54,7 +54,7 @@ def test_an_exception_leaves_torch_as_it_was(error: type[BaseException]) -> None
     with pytest.raises(error), peakline.track(model) as run:
         fail()
     assert state_of_torch() == before
-    assert run.peak().bytes > 0
+    assert run.peak("cpu").bytes > 0
     assert_untracked()
 
 
@@ -96,7 +96,7 @@ def test_an_exception_inside_backward_ends_the_phase() -> None:
         with pytest.raises(ValueError, match="as the test wants"):
             Bad.apply(x).sum().backward()
         torch.empty(10_000, dtype=torch.uint8)
-    assert run.peak().phase == "forward"
+    assert run.peak("cpu").phase == "forward"
     assert run.warnings == []
 
 
@@ -127,7 +127,7 @@ def test_two_trackers_nested_are_refused_with_a_sentence() -> None:
         with pytest.raises(RuntimeError, match=r"already tracking.*leave the first"):
             peakline.track().__enter__()
         torch.empty(5, dtype=torch.uint8)
-    assert outer.peak().bytes == 5
+    assert outer.peak("cpu").bytes == 5
     assert_untracked()
 
 
@@ -144,12 +144,12 @@ def test_the_profiler_runs_inside_and_around() -> None:
         with torch.profiler.profile(activities=activities, profile_memory=True) as prof:
             torch.empty(1000, dtype=torch.uint8)
         torch.empty(500, dtype=torch.uint8)
-    assert run.peak().bytes == 1000
+    assert run.peak("cpu").bytes == 1000
     assert any(e.key == "aten::empty" for e in prof.key_averages())
     around = torch.profiler.profile(activities=activities, profile_memory=True)
     with around as prof, peakline.track() as run:
         torch.empty(2000, dtype=torch.uint8)
-    assert run.peak().bytes == 2000
+    assert run.peak("cpu").bytes == 2000
     assert any(e.key == "aten::empty" for e in prof.key_averages())
 
 
@@ -161,7 +161,7 @@ def test_gradient_accumulation_keeps_one_gradient() -> None:
             model(torch.randn(8, 64)).sum().backward()
         torch.empty(20_000_000, dtype=torch.uint8)
         optimizer.step()
-    assert run.peak().by_category["Gradient"] == parameter_bytes(model)
+    assert run.peak("cpu").by_category["Gradient"] == parameter_bytes(model)
     assert len(run.steps) == 1
 
 
@@ -172,7 +172,7 @@ def test_retain_graph_and_a_second_backward() -> None:
         loss.backward(retain_graph=True)
         loss.backward()
     assert run.warnings == []
-    assert run.peak().phase == "backward"
+    assert run.peak("cpu").phase == "backward"
 
 
 def test_gradients_of_gradients() -> None:
@@ -189,9 +189,9 @@ def test_inference_has_modules_and_ops_but_no_activations(mode: Callable[[], obj
     model.eval()
     with peakline.track(model) as run, mode():  # type: ignore[attr-defined]
         model(torch.randn(64, 64))
-    assert run.peak().module.startswith("Net")
-    assert run.peak().op.startswith("aten::")
-    assert run.peak().by_category.get("Activation", 0) <= 64 * 64 * 4
+    assert run.peak("cpu").module.startswith("Net")
+    assert run.peak("cpu").op.startswith("aten::")
+    assert run.peak("cpu").by_category.get("Activation", 0) <= 64 * 64 * 4
 
 
 def test_other_threads_are_seen() -> None:
@@ -204,8 +204,8 @@ def test_other_threads_are_seen() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert run.peak().bytes == 123_456
-    assert run.peak().op == "aten::empty"
+    assert run.peak("cpu").bytes == 123_456
+    assert run.peak("cpu").op == "aten::empty"
 
 
 def test_many_threads_at_once_lose_nothing() -> None:
@@ -224,7 +224,7 @@ def test_many_threads_at_once_lose_nothing() -> None:
             thread.join()
         end = torch.empty(1 << 22, dtype=torch.uint8)
     assert run.warnings == []
-    assert run.peak().bytes == held.nbytes + end.nbytes
+    assert run.peak("cpu").bytes == held.nbytes + end.nbytes
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -251,7 +251,7 @@ def test_a_forked_child_neither_records_nor_hangs() -> None:
             finally:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
-    assert run.peak().bytes == held.nbytes
+    assert run.peak("cpu").bytes == held.nbytes
 
 
 def test_a_forked_child_may_leave_the_block() -> None:
@@ -269,7 +269,7 @@ def test_a_forked_child_may_leave_the_block() -> None:
     assert os.waitpid(child, 0)[1] == 0
     torch.empty(2000, dtype=torch.uint8)
     block.__exit__(None, None, None)
-    assert run.peak().bytes == 3000
+    assert run.peak("cpu").bytes == 3000
     del held
 
 
@@ -284,7 +284,7 @@ def test_sparse_gradients_are_gradients() -> None:
         expected += grad._indices().untyped_storage().nbytes()
         torch.empty(10_000_000, dtype=torch.uint8)
         optimizer.step()
-    assert run.peak().by_category["Gradient"] == expected
+    assert run.peak("cpu").by_category["Gradient"] == expected
     assert run.warnings == []
 
 
@@ -294,7 +294,7 @@ def test_nested_tensors_are_seen() -> None:
         nested = torch.nested.nested_tensor(parts, layout=torch.jagged)
         linear = nn.Linear(8, 8)
         linear(nested).values().sum().backward()
-    assert run.peak().bytes > 8 * 8 * 4 * 2
+    assert run.peak("cpu").bytes > 8 * 8 * 4 * 2
     assert run.warnings == []
 
 
@@ -303,7 +303,7 @@ def test_quantised_tensors_are_seen() -> None:
         x = torch.randn(1000)
         q = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
         torch.empty(100_000, dtype=torch.uint8)
-    assert run.peak().bytes == 4000 + 1000 + 100_000
+    assert run.peak("cpu").bytes == 4000 + 1000 + 100_000
     del q
 
 
@@ -317,7 +317,7 @@ def test_a_compiled_model_is_tracked_without_disturbing_its_compilation() -> Non
         for _ in range(2):
             train_step(compiled, optimizer)
     assert len(run.steps) == 2
-    assert run.peak().by_category["Parameter"] == parameter_bytes(model)
+    assert run.peak("cpu").by_category["Parameter"] == parameter_bytes(model)
     assert next(row.path for row in run.modules(depth=0)) == "Net"
     assert run.warnings == []
 
@@ -332,7 +332,7 @@ def test_compiling_inside_the_block_counts_no_fake_memory() -> None:
     with peakline.track(eager) as plain:
         eager(torch.randn(8, 64)).sum().backward()
     # The graph of a compiled model may keep other tensors, but nothing like a second set.
-    assert run.peak().bytes < 2 * plain.peak().bytes
+    assert run.peak("cpu").bytes < 2 * plain.peak("cpu").bytes
     assert run.warnings == []
 
 
@@ -365,7 +365,7 @@ def test_without_op_names_everything_else_stays() -> None:
         with peakline.track(model, optimizer, ops=ops) as run:
             train_step(model, optimizer)
             train_step(model, optimizer)
-        peaks.append(run.peak())
+        peaks.append(run.peak("cpu"))
     assert peaks[0].op.startswith("aten::")
     assert peaks[1].op == ""
     assert peaks[0].bytes == peaks[1].bytes or len({p.bytes for p in peaks}) <= 2
@@ -399,7 +399,7 @@ def test_other_trackers_run_inside_and_around(module: str, around: bool) -> None
     total = other.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
     assert run.warnings == []
     # Upstream does not see what kernels allocate for a moment.
-    assert total <= run.peak().bytes <= total + 64
+    assert total <= run.peak("cpu").bytes <= total + 64
 
 
 def test_lazy_modules_are_parameters_once_they_know_their_size() -> None:
@@ -407,8 +407,8 @@ def test_lazy_modules_are_parameters_once_they_know_their_size() -> None:
     with peakline.track(model) as run:
         model(torch.randn(4, 8)).sum().backward()
         torch.empty(1_000_000, dtype=torch.uint8)
-    assert run.peak().by_category["Parameter"] == parameter_bytes(model)
-    assert run.peak().by_category["Gradient"] == parameter_bytes(model)
+    assert run.peak("cpu").by_category["Parameter"] == parameter_bytes(model)
+    assert run.peak("cpu").by_category["Gradient"] == parameter_bytes(model)
 
 
 def test_an_optimizer_that_runs_the_model_itself() -> None:

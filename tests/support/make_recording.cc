@@ -1,7 +1,10 @@
 // Writes a recording without any run behind it: `make_recording NAME FILE`, for golden tests and
 // scale.
 //   training          two small layers, three steps, every category
+//   grown             the same with larger activations
 //   odd-names         names that try to break a terminal, a table or a file format
+//   scripts           names that are markup
+//   two-devices       a GPU and the host
 //   impossible        events that cannot be true
 //   empty             nothing at all
 //   synthetic:EVENTS  a transformer's training of about that many events
@@ -29,7 +32,7 @@ void add_parameters(TraceBuilder& trace) {
   }
 }
 
-void forward(TraceBuilder& trace) {
+void forward(TraceBuilder& trace, Bytes gelu) {
   trace.alloc("batch", 1_MiB).label("batch", category::kInput);
   trace.enter("Net").enter("Net.embed").op("aten::embedding").alloc("x", 16_MiB).op_end();
   trace.leave("Net.embed");
@@ -38,7 +41,7 @@ void forward(TraceBuilder& trace) {
     for (const char* part : {"attn", "mlp"}) {
       const std::string path = std::string(layer) + "." + part;
       trace.enter(path).op("aten::mm").alloc("scratch", 32_MiB).alloc(path + ".out", 48_MiB);
-      trace.free("scratch").op_end().op("aten::gelu").alloc(path + ".gelu", 16_MiB).op_end();
+      trace.free("scratch").op_end().op("aten::gelu").alloc(path + ".gelu", gelu).op_end();
       trace.op("aten::mul").alloc("tmp", 8_MiB).op_end().free("tmp").leave(path);
     }
     trace.leave(layer);
@@ -76,13 +79,13 @@ void optimizer(TraceBuilder& trace, bool first) {
   trace.free("batch");
 }
 
-TraceBuilder training() {
+TraceBuilder training(Bytes gelu = 16_MiB) {
   TraceBuilder trace;
   trace.info("torch", "2.13.0+cu130").info("memory_limit.cuda:0", "8589934592");
   trace.device("cuda:0", 24_GiB, "NVIDIA L4").segment_alloc(0x7000'0000, 512_MiB);
   add_parameters(trace);
   for (int step = 0; step < 3; ++step) {
-    forward(trace);
+    forward(trace, gelu);
     if (step == 1) trace.segment_alloc(0x9000'0000, 64_MiB);
     backward(trace);
     optimizer(trace, step == 0);
@@ -95,6 +98,21 @@ TraceBuilder odd_names() {
   trace.device("cuda:0").info("torch", "2.13.0\x1b[31m");
   trace.enter("\x1b[2J\x07Net").enter("Ünïcødé.层.very_long_" + std::string(120, 'x') + ".end");
   trace.op("aten::<script>alert(1)</script>,\"quoted\"").alloc("a", 3_MiB).op_end();
+  return trace;
+}
+
+TraceBuilder scripts() {
+  TraceBuilder trace;
+  trace.enter("<script>alert(1)</script>").op("<img src=x onerror=alert(2)>").alloc("a", 3_MiB);
+  trace.op_end().leave("<script>alert(1)</script>").marker("</script><script>alert(3)</script>");
+  trace.info("command", "</script><script>alert(4)</script>");
+  return trace;
+}
+
+TraceBuilder two_devices() {
+  TraceBuilder trace;
+  trace.device("cpu").alloc("batch", 5_MiB).device("cuda:0").alloc("w", 2_MiB);
+  trace.alloc("x", 1_MiB).free("x").device("cpu").free("batch");
   return trace;
 }
 
@@ -120,7 +138,10 @@ Status write_synthetic(const std::string& path, std::uint64_t events) {
 Status make(const std::string& name, const std::string& path) {
   constexpr const char* kSynthetic = "synthetic:";
   if (name == "training") return training().write(path);
+  if (name == "grown") return training(24_MiB).write(path);
   if (name == "odd-names") return odd_names().write(path);
+  if (name == "scripts") return scripts().write(path);
+  if (name == "two-devices") return two_devices().write(path);
   if (name == "impossible") return impossible().write(path);
   if (name == "empty") return TraceBuilder{}.write(path);
   if (name.starts_with(kSynthetic)) {

@@ -1,6 +1,7 @@
 """Training steps other than single ops: measured on a GPU, predicted without one.
 
-Each builder takes the device and returns the step to call; weights are random, nothing is downloaded.
+Each builder takes the device and returns the step to call. Weights are random; nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -89,8 +90,11 @@ class Bottleneck(nn.Module):
 
 def resnet() -> nn.Module:
     layers: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-    ]  # fmt: skip
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
     inputs = 64
     for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for i in range(count):
@@ -126,7 +130,9 @@ def t5_small(device: str) -> Step:
     from transformers import T5Config
 
     with torch.device(device):
-        net = hugging_face("T5ForConditionalGeneration", T5Config(use_cache=False, decoder_start_token_id=0))
+        net = hugging_face(
+            "T5ForConditionalGeneration", T5Config(use_cache=False, decoder_start_token_id=0)
+        )
     batch = tokens(32128, 16, 256, device)
     return training(net, torch.optim.AdamW(net.parameters()), lambda: net(**batch).loss)
 
@@ -241,9 +247,7 @@ def mixture_of_experts(device: str) -> Step:
         net = Net()
     ids = torch.randint(0, 16000, (8, 512), device=device)
     optimizer = torch.optim.AdamW(net.parameters())
-    return training(
-        net, optimizer, lambda: F.cross_entropy(net(ids).flatten(0, 1), ids.flatten())
-    )
+    return training(net, optimizer, lambda: F.cross_entropy(net(ids).flatten(0, 1), ids.flatten()))
 
 
 @model
@@ -265,9 +269,7 @@ def gru_speech(device: str) -> Step:
     x = torch.rand(24, 80, 400, device=device)
     y = torch.randint(0, 500, (24 * 200,), device=device)
     optimizer = torch.optim.Adam(net.parameters())
-    return training(
-        net, optimizer, lambda: F.cross_entropy(net(x).flatten(0, 1), y), clip=5.0
-    )
+    return training(net, optimizer, lambda: F.cross_entropy(net(x).flatten(0, 1), y), clip=5.0)
 
 
 class AttentionBlock(nn.Module):
@@ -305,11 +307,17 @@ def diffusion_unet(device: str) -> Step:
         def __init__(self) -> None:
             super().__init__()
             self.i = nn.Conv2d(4, 128, 3, padding=1)
-            self.d1, self.d2, self.d3 = ResidualBlock(128, 128), ResidualBlock(128, 256), ResidualBlock(256, 384)
+            self.d1, self.d2, self.d3 = (
+                ResidualBlock(128, 128),
+                ResidualBlock(128, 256),
+                ResidualBlock(256, 384),
+            )
             self.a2, self.a3 = AttentionBlock(256), AttentionBlock(384)
             self.s1, self.s2 = nn.Conv2d(128, 128, 3, 2, 1), nn.Conv2d(256, 256, 3, 2, 1)
             self.u2, self.u1 = ResidualBlock(384 + 256, 256), ResidualBlock(256 + 128, 128)
-            self.o = nn.Sequential(nn.GroupNorm(32, 128), nn.SiLU(), nn.Conv2d(128, 4, 3, padding=1))
+            self.o = nn.Sequential(
+                nn.GroupNorm(32, 128), nn.SiLU(), nn.Conv2d(128, 4, 3, padding=1)
+            )
 
         def forward(self, x: Tensor, time: Tensor) -> Tensor:
             x1 = self.d1(self.i(x), time)
@@ -363,6 +371,4 @@ def encoder_decoder_padded(device: str) -> Step:
     a = torch.randint(0, 12000, (16, 200), device=device)
     b = torch.randint(0, 12000, (16, 180), device=device)
     optimizer = torch.optim.Adam(net.parameters())
-    return training(
-        net, optimizer, lambda: F.cross_entropy(net(a, b).flatten(0, 1), b.flatten())
-    )
+    return training(net, optimizer, lambda: F.cross_entropy(net(a, b).flatten(0, 1), b.flatten()))

@@ -1,3 +1,4 @@
+# ruff: noqa: C408, E501 (a table of cases: one a line, arguments by name)
 """Single operators, with shapes and types, whose memory is measured on a GPU and predicted without one.
 
 A case is a name and a function that sets tensors up on the device and returns the call to measure.
@@ -116,7 +117,17 @@ def reduce_cases() -> Iterator[Case]:
                     lambda op=op, dtype=dtype, sizes=sizes, dim=dim: reduce_call(op, rand(*sizes, dtype=dtype, grad=False), dim),
                     grad=False,
                 )  # fmt: skip
-    for op in ("var", "std", "argmax", "prod", "any", "max", "logsumexp", "cumsum", "count_nonzero"):
+    for op in (
+        "var",
+        "std",
+        "argmax",
+        "prod",
+        "any",
+        "max",
+        "logsumexp",
+        "cumsum",
+        "count_nonzero",
+    ):
         for sizes, dim in (((4096, 4096), 0), ((4096, 4096), 1), ((1_000_000,), 0)):
             yield Case(
                 "reduce", dict(op=op, dtype=FP32, sizes=list(sizes), dim=dim),
@@ -162,7 +173,9 @@ def conv_cases() -> Iterator[Case]:
         for shape in CONVS:
             for channels_last in (False, True):
                 names = ("B", "ci", "co", "size", "k", "stride", "pad", "groups")
-                args = dict(dtype=dtype, channels_last=channels_last, **dict(zip(names, shape, strict=True)))
+                args = dict(
+                    dtype=dtype, channels_last=channels_last, **dict(zip(names, shape, strict=True))
+                )
                 yield Case(
                     "conv2d", args,
                     lambda dtype=dtype, shape=shape, cl=channels_last: conv_call(dtype, cl, *shape),
@@ -195,7 +208,14 @@ def other_conv_cases() -> Iterator[Case]:
 
 def norm_cases() -> Iterator[Case]:
     for dtype in (FP32, BF16):
-        for rows, n in ((8192, 512), (100000, 96), (197 * 64, 1280), (65537, 64), (300, 8192), (2_000_000, 32)):
+        for rows, n in (
+            (8192, 512),
+            (100000, 96),
+            (197 * 64, 1280),
+            (65537, 64),
+            (300, 8192),
+            (2_000_000, 32),
+        ):
             yield Case("layer_norm", dict(dtype=dtype, rows=rows, n=n), lambda dtype=dtype, rows=rows, n=n: module(
                 nn.LayerNorm(n, device=DEVICE, dtype=dtype), lambda: rand(rows, n, dtype=dtype)))  # fmt: skip
             yield Case("rms_norm", dict(dtype=dtype, rows=rows, n=n), lambda dtype=dtype, rows=rows, n=n: module(
@@ -226,7 +246,14 @@ def batch_norm_call(dtype: torch.dtype, shape: tuple[int, ...], channels_last: b
 
 def index_cases() -> Iterator[Case]:
     for dtype in (FP32, BF16):
-        for vocab, tokens, dim in ((30522, 4096, 768), (128256, 16384, 1024), (10000, 3072, 512), (10000, 3073, 512), (2, 5000, 768), (512, 512, 768)):
+        for vocab, tokens, dim in (
+            (30522, 4096, 768),
+            (128256, 16384, 1024),
+            (10000, 3072, 512),
+            (10000, 3073, 512),
+            (2, 5000, 768),
+            (512, 512, 768),
+        ):
             yield Case("embedding", dict(dtype=dtype, V=vocab, T=tokens, d=dim), lambda dtype=dtype, v=vocab, t=tokens, d=dim: (
                 lambda i, e: lambda: e(i))(ints(v, t), nn.Embedding(v, d, device=DEVICE, dtype=dtype)))  # fmt: skip
         yield Case("embedding_padding", dict(dtype=dtype), lambda dtype=dtype: (
@@ -335,7 +362,11 @@ def sdpa_cases() -> Iterator[Case]:
 def sdpa_inputs(
     dtype: torch.dtype, b: int, h: int, kv: int, t: int, s: int, d: int, mask: str | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    q, k, v = rand(b, h, t, d, dtype=dtype), rand(b, kv, s, d, dtype=dtype), rand(b, kv, s, d, dtype=dtype)
+    q, k, v = (
+        rand(b, h, t, d, dtype=dtype),
+        rand(b, kv, s, d, dtype=dtype),
+        rand(b, kv, s, d, dtype=dtype),
+    )
     m: Tensor | None = None
     if mask == "bool":
         m = torch.ones(b, 1, t, s, device=DEVICE, dtype=torch.bool).tril()
@@ -374,14 +405,36 @@ def rnn_cases() -> Iterator[Case]:
                 (16, 64, 256, 256, 1, False, 0.0), (64, 100, 300, 512, 2, True, 0.2), (8, 200, 128, 650, 2, False, 0.0),
                 (128, 35, 200, 200, 2, False, 0.0), (32, 50, 512, 1024, 4, False, 0.0), (1, 500, 80, 320, 3, True, 0.0),
             ):  # fmt: skip
-                args = dict(dtype=dtype, kind=kind, B=b, T=t, input=i, hidden=h, layers=layers, bi=bi, dropout=drop)
+                args = dict(
+                    dtype=dtype,
+                    kind=kind,
+                    B=b,
+                    T=t,
+                    input=i,
+                    hidden=h,
+                    layers=layers,
+                    bi=bi,
+                    dropout=drop,
+                )
                 yield Case("rnn", args, lambda dtype=dtype, kind=kind, b=b, t=t, i=i, h=h, n=layers, bi=bi, drop=drop: (
-                    lambda x, l: lambda: l(x)[0])(rand(b, t, i, dtype=dtype), getattr(nn, kind)(
+                    lambda x, net: lambda: net(x)[0])(rand(b, t, i, dtype=dtype), getattr(nn, kind)(
                         i, h, n, batch_first=True, bidirectional=bi, dropout=drop, device=DEVICE, dtype=dtype)))  # fmt: skip
 
 
 def optimizer_cases() -> Iterator[Case]:
-    for name, options in (("AdamW", dict(fused=True)), ("SGD", dict(momentum=0.9, nesterov=True)), ("SGD", dict(fused=True, momentum=0.9)), ("Adam", dict(amsgrad=True)), ("AdamW", dict(capturable=True)), ("Adamax", {}), ("Rprop", {}), ("Adadelta", {}), ("Adagrad", dict(fused=True)), ("Adafactor", {}), ("Muon", {})):
+    for name, options in (
+        ("AdamW", dict(fused=True)),
+        ("SGD", dict(momentum=0.9, nesterov=True)),
+        ("SGD", dict(fused=True, momentum=0.9)),
+        ("Adam", dict(amsgrad=True)),
+        ("AdamW", dict(capturable=True)),
+        ("Adamax", {}),
+        ("Rprop", {}),
+        ("Adadelta", {}),
+        ("Adagrad", dict(fused=True)),
+        ("Adafactor", {}),
+        ("Muon", {}),
+    ):
         yield Case("optimizer", dict(name=name, **options), lambda name=name, options=options: optimizer_call(name, options), grad=False)  # fmt: skip
     yield Case("clip_grad_norm", {}, lambda: (lambda ps: lambda: nn.utils.clip_grad_norm_(ps, 1.0))(parameters(mixed=True)), grad=False)  # fmt: skip
     yield Case("clip_grad_norm", dict(norm="inf"), lambda: (lambda ps: lambda: nn.utils.clip_grad_norm_(ps, 1.0, norm_type=float("inf")))(parameters(mixed=True)), grad=False)  # fmt: skip

@@ -17,17 +17,21 @@ struct Stat {
   std::int64_t current = 0;
   std::int64_t peak = 0;       // since the start, or the last reset_peak()
   std::int64_t allocated = 0;  // everything ever added, since the start or reset_accumulated()
-  std::int64_t freed = 0;      // everything ever taken away, likewise
+  std::int64_t at_reset = 0;   // what `current` was then
 
+  // Everything ever taken away, likewise. Not counted but derived: there are many statistics, and
+  // every free touches most of them.
+  [[nodiscard]] std::int64_t freed() const noexcept { return at_reset + allocated - current; }
+  void reset_accumulated() noexcept {
+    allocated = 0;
+    at_reset = current;
+  }
   void increase(std::int64_t amount) noexcept {
     current += amount;
     peak = current > peak ? current : peak;
     allocated += amount;
   }
-  void decrease(std::int64_t amount) noexcept {
-    current -= amount;
-    freed += amount;
-  }
+  void decrease(std::int64_t amount) noexcept { current -= amount; }
   friend bool operator==(const Stat&, const Stat&) = default;
 };
 

@@ -33,6 +33,7 @@ struct Block {
   StreamId stream;
   DeviceId device;
   CategoryId label;
+  Address address;
 };
 
 struct DeviceTotals {

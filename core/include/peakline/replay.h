@@ -35,6 +35,9 @@ class Pass {
   virtual void on_module_enter(const Now&, const ModuleFrame&) {}
   virtual void on_module_leave(const Now&, const ModuleFrame&) {}
   virtual void on_step_end(const Now&) {}
+  // A segment was taken or returned; on_reserved follows.
+  virtual void on_segment(const Now&, const SegmentAlloc&) {}
+  virtual void on_segment(const Now&, const SegmentFree&) {}
   virtual void on_reserved(const Now&, DeviceId) {}
   // Everything that the calls above do not cover, except ops and labels.
   virtual void on_other(const Now&, const Event&) {}

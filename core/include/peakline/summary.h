@@ -43,6 +43,7 @@ struct OpRow {
 struct StepRow {
   Bytes peak_allocated;
   std::optional<Bytes> peak_reserved;
+  std::uint64_t peak_event = 0;  // the first after which that much was allocated
 };
 
 struct TimelinePoint {
@@ -51,7 +52,8 @@ struct TimelinePoint {
   Bytes lowest;
   Bytes highest;
   Bytes reserved;
-  std::vector<Bytes> by_category;  // as the point's stretch began; by TimelineView::categories
+  std::uint64_t highest_event = 0;  // the first after which `highest` was allocated
+  std::vector<Bytes> by_category;   // as the point's stretch began; by TimelineView::categories
 };
 
 // The timeline at the finest level that has at most `Options::timeline_points` points.
@@ -108,6 +110,7 @@ struct Summary {
 
 struct SummaryOptions {
   std::size_t timeline_points = 512;
+  std::vector<Pass*> also = {};  // more questions for the same read; they outlive it
 };
 
 // Reads all of `reader`. Memory grows with modules, ops, steps and live blocks, not with events.

@@ -34,6 +34,9 @@ class Source {
   virtual ~Source() = default;
   virtual Result<std::size_t> read(std::span<std::byte> buffer) = 0;
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;  // for messages
+  // The bytes are still being written and `read` waits for them: nothing is asked for beyond a
+  // trailer.
+  [[nodiscard]] virtual bool grows() const noexcept { return false; }
 };
 
 Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path);

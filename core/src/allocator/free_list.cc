@@ -5,34 +5,10 @@
 namespace peakline {
 namespace {
 
-// How many of the first `count` keys have a first word below `high`. No branch depends on the data.
-template <class Keys>
-unsigned count_high_below(const Keys& keys, unsigned count, std::uint64_t high) noexcept {
-  unsigned base = 0;
-  while (count > 1) {
-    const unsigned half = count / 2;
-    // A mask instead of a condition, which compilers turn into a branch that is never predicted.
-    base += half & (0u - static_cast<unsigned>(keys[base + half - 1].high < high));
-    count -= half;
-  }
-  return base + static_cast<unsigned>(count == 1 && keys[base].high < high);
-}
-
-// How many are below `key`.
-template <class Keys>
-unsigned count_below(const Keys& keys, unsigned count, FreeKey key) noexcept {
-  unsigned at = count_high_below(keys, count, key.high);
-  while (at < count && keys[at].high == key.high && keys[at].low < key.low) ++at;
-  return at;
-}
-
-// Which child of an inner node is the place of `key`: the last one whose bound is not above it. The
-// first child has no lower bound.
-template <class Keys>
-unsigned child_for(const Keys& keys, unsigned count, FreeKey key) noexcept {
-  unsigned at = count_high_below(keys, count, key.high);
-  while (at < count && keys[at].high == key.high && keys[at].low <= key.low) ++at;
-  return at == 0 ? 0 : at - 1;
+// A size in units of 512 bytes. From a terabyte on all are alike, and the whole keys tell.
+std::int32_t short_size(std::uint64_t size) noexcept {
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::int32_t>::max() - 1;
+  return static_cast<std::int32_t>(std::min(size >> 9, kLargest));
 }
 
 // Word by word: a key that was just put together from two words cannot be read as one yet.
@@ -40,15 +16,11 @@ void put(FreeKey& to, FreeKey key) noexcept {
   to.high = key.high;
   to.low = key.low;
 }
-template <class T>
-void put(T*& to, T* value) noexcept {
-  to = value;
-}
 
 template <class Array, class Value>
 void insert_at(Array& array, unsigned count, unsigned index, Value value) noexcept {
   std::move_backward(array.begin() + index, array.begin() + count, array.begin() + count + 1);
-  put(array[index], value);
+  array[index] = value;
 }
 
 template <class Array>
@@ -57,6 +29,66 @@ void erase_at(Array& array, unsigned count, unsigned index) noexcept {
 }
 
 }  // namespace
+
+// How many keys have a size below `size`. No branch depends on the data.
+unsigned FreeList::Node::count_smaller(std::uint64_t size) const noexcept {
+  const std::int32_t bound = short_size(size);
+  int smaller = 0;
+  for (const std::int32_t each : sizes) smaller += static_cast<int>(each < bound);
+  return static_cast<unsigned>(smaller);
+}
+
+unsigned FreeList::Node::count_below(FreeKey key) const noexcept {
+  unsigned at = count_smaller(size_of(key));
+  while (at < count && keys[at] < key) ++at;
+  return at;
+}
+
+// Which child of an inner node is the place of `key`: the last one whose bound is not above it. The
+// first child has no lower bound.
+unsigned FreeList::Node::child_for(FreeKey key) const noexcept {
+  unsigned at = count_smaller(size_of(key));
+  while (at < count && keys[at] <= key) ++at;
+  return at == 0 ? 0 : at - 1;
+}
+
+void FreeList::Node::set(unsigned at, FreeKey key) noexcept {
+  sizes[at] = short_size(size_of(key));
+  put(keys[at], key);
+}
+
+void FreeList::Node::insert(unsigned at, FreeKey key) noexcept {
+  insert_at(sizes, count, at, std::int32_t{0});
+  std::move_backward(keys.begin() + at, keys.begin() + count, keys.begin() + count + 1);
+  set(at, key);
+  ++count;
+}
+
+void FreeList::Node::erase(unsigned at) noexcept {
+  erase_at(sizes, count, at);
+  erase_at(keys, count, at);
+  sizes[--count] = kNoSize;
+}
+
+// Takes the key at `from` out and leaves a hole at `to`, moving those between.
+void FreeList::Node::move(unsigned from, unsigned to) noexcept {
+  if (to <= from) {
+    std::move_backward(sizes.begin() + to, sizes.begin() + from, sizes.begin() + from + 1);
+    std::move_backward(keys.begin() + to, keys.begin() + from, keys.begin() + from + 1);
+  } else {
+    std::move(sizes.begin() + from + 1, sizes.begin() + to + 1, sizes.begin() + from);
+    std::move(keys.begin() + from + 1, keys.begin() + to + 1, keys.begin() + from);
+  }
+}
+
+void FreeList::Node::move_upper_half_to(Node& right) noexcept {
+  constexpr unsigned kHalf = kFanout / 2;
+  std::copy(sizes.begin() + kHalf, sizes.end(), right.sizes.begin());
+  std::copy(keys.begin() + kHalf, keys.end(), right.keys.begin());
+  std::fill(sizes.begin() + kHalf, sizes.end(), kNoSize);
+  right.count = kFanout - kHalf;
+  count = kHalf;
+}
 
 FreeList::FreeList() {
   first_ = last_ = new Leaf;
@@ -110,9 +142,9 @@ FreeList::Cursor FreeList::lower_bound(FreeKey key) const noexcept {
   Node* node = root_;
   while (!node->is_leaf) {
     auto* const inner = static_cast<Inner*>(node);
-    node = inner->children[child_for(inner->keys, inner->count, key)];
+    node = inner->children[inner->child_for(key)];
   }
-  return make_cursor(static_cast<Leaf*>(node), count_below(node->keys, node->count, key));
+  return make_cursor(static_cast<Leaf*>(node), node->count_below(key));
 }
 
 FreeList::Cursor FreeList::first_of_size(std::uint64_t size) const noexcept {
@@ -120,9 +152,9 @@ FreeList::Cursor FreeList::first_of_size(std::uint64_t size) const noexcept {
   Node* node = root_;
   while (!node->is_leaf) {
     auto* const inner = static_cast<Inner*>(node);
-    node = inner->children[child_for(inner->keys, inner->count, key)];
+    node = inner->children[inner->child_for(key)];
   }
-  return make_cursor(static_cast<Leaf*>(node), count_high_below(node->keys, node->count, key.high));
+  return make_cursor(static_cast<Leaf*>(node), node->count_below(key));
 }
 
 FreeList::Leaf* FreeList::descend(FreeKey key, Path& path, unsigned& depth) const noexcept {
@@ -130,7 +162,7 @@ FreeList::Leaf* FreeList::descend(FreeKey key, Path& path, unsigned& depth) cons
   depth = 0;
   while (!node->is_leaf) {
     auto* const inner = static_cast<Inner*>(node);
-    const unsigned child = child_for(inner->keys, inner->count, key);
+    const unsigned child = inner->child_for(key);
     path[depth++] = {inner, child};
     node = inner->children[child];
   }
@@ -146,8 +178,7 @@ void FreeList::insert(FreeKey key) {
     split_leaf(leaf, key, path, depth);
     return;
   }
-  insert_at(leaf->keys, leaf->count, count_below(leaf->keys, leaf->count, key), key);
-  ++leaf->count;
+  leaf->insert(leaf->count_below(key), key);
 }
 
 FreeList::Leaf* FreeList::new_leaf() {
@@ -159,17 +190,13 @@ FreeList::Leaf* FreeList::new_leaf() {
 
 void FreeList::split_leaf(Leaf* leaf, FreeKey key, Path& path, unsigned depth) {
   Leaf* const right = new_leaf();
-  constexpr unsigned kHalf = kFanout / 2;
-  std::copy(leaf->keys.begin() + kHalf, leaf->keys.end(), right->keys.begin());
-  right->count = kFanout - kHalf;
-  leaf->count = kHalf;
+  leaf->move_upper_half_to(*right);
   right->previous = leaf;
   right->next = leaf->next;
   (right->next != nullptr ? right->next->previous : last_) = right;
   leaf->next = right;
   Leaf* const home = key < right->keys[0] ? leaf : right;
-  insert_at(home->keys, home->count, count_below(home->keys, home->count, key), key);
-  ++home->count;
+  home->insert(home->count_below(key), key);
   add_child(right, right->keys[0], path, depth);
 }
 
@@ -178,32 +205,27 @@ void FreeList::add_child(Node* child, FreeKey bound, Path& path, unsigned depth)
   while (depth > 0) {
     auto [node, at] = path[--depth];
     if (node->count < kFanout) {
-      insert_at(node->keys, node->count, at + 1, bound);
       insert_at(node->children, node->count, at + 1, child);
-      ++node->count;
+      node->insert(at + 1, bound);
       return;
     }
     auto* const right = new Inner;
     right->is_leaf = false;
     constexpr unsigned kHalf = kFanout / 2;
-    std::copy(node->keys.begin() + kHalf, node->keys.end(), right->keys.begin());
     std::copy(node->children.begin() + kHalf, node->children.end(), right->children.begin());
-    right->count = kFanout - kHalf;
-    node->count = kHalf;
+    node->move_upper_half_to(*right);
     Inner* const home = at < kHalf ? node : right;
     const unsigned index = at < kHalf ? at + 1 : at + 1 - kHalf;
-    insert_at(home->keys, home->count, index, bound);
     insert_at(home->children, home->count, index, child);
-    ++home->count;
+    home->insert(index, bound);
     child = right;
     bound = right->keys[0];
   }
   auto* const root = new Inner;
   root->is_leaf = false;
-  root->count = 2;
-  root->keys[0] = {};
+  root->insert(0, FreeKey{});
+  root->insert(1, bound);
   root->children[0] = root_;
-  root->keys[1] = bound;
   root->children[1] = child;
   root_ = root;
 }
@@ -212,11 +234,11 @@ void FreeList::erase(FreeKey key) {
   Path path;
   unsigned depth = 0;
   Leaf* const leaf = descend(key, path, depth);
-  const unsigned index = count_below(leaf->keys, leaf->count, key);
+  const unsigned index = leaf->count_below(key);
   if (index == leaf->count || leaf->keys[index] != key) return;
   --size_;
-  erase_at(leaf->keys, leaf->count, index);
-  if (--leaf->count == 0 && depth > 0) drop_leaf(leaf, path, depth);
+  leaf->erase(index);
+  if (leaf->count == 0 && depth > 0) drop_leaf(leaf, path, depth);
 }
 
 // Without the way down from the root a leaf cannot be dropped, so the last key of one takes the
@@ -227,8 +249,7 @@ void FreeList::erase(Cursor at) {
     return;
   }
   --size_;
-  erase_at(at.leaf_->keys, at.leaf_->count, at.index_);
-  --at.leaf_->count;
+  at.leaf_->erase(at.index_);
 }
 
 void FreeList::replace(FreeKey key, FreeKey with) {
@@ -244,9 +265,8 @@ void FreeList::replace(FreeKey key, FreeKey with) {
 // it might belong to a neighbour.
 void FreeList::replace(Cursor at, FreeKey with) {
   Leaf& leaf = *at.leaf_;
-  auto& keys = leaf.keys;
   const unsigned from = at.index_;
-  const unsigned to = count_below(keys, leaf.count, with);
+  const unsigned to = leaf.count_below(with);
   const bool is_here =
       (to > 0 || leaf.previous == nullptr) && (to < leaf.count || leaf.next == nullptr);
   if (!is_here) {
@@ -254,13 +274,9 @@ void FreeList::replace(Cursor at, FreeKey with) {
     insert(with);
     return;
   }
-  if (to <= from) {
-    std::move_backward(keys.begin() + to, keys.begin() + from, keys.begin() + from + 1);
-    put(keys[to], with);
-  } else {
-    std::move(keys.begin() + from + 1, keys.begin() + to, keys.begin() + from);
-    put(keys[to - 1], with);
-  }
+  const unsigned hole = to <= from ? to : to - 1;
+  leaf.move(from, hole);
+  leaf.set(hole, with);
 }
 
 void FreeList::drop_leaf(Leaf* leaf, Path& path, unsigned depth) {
@@ -274,10 +290,12 @@ void FreeList::drop_leaf(Leaf* leaf, Path& path, unsigned depth) {
   }
   while (depth > 0) {
     auto [node, at] = path[--depth];
-    erase_at(node->keys, node->count, at);
     erase_at(node->children, node->count, at);
-    node->keys[0] = {};  // whatever comes first takes everything below it, too
-    if (--node->count > 0) break;
+    node->erase(at);
+    if (node->count > 0) {
+      node->set(0, FreeKey{});  // whatever comes first takes everything below it, too
+      break;
+    }
     delete node;  // never the root: that one is replaced by its last child below
   }
   while (!root_->is_leaf && root_->count == 1) {

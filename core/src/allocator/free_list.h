@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -28,11 +29,26 @@ constexpr std::uint64_t size_of(FreeKey key) { return key.high >> 16 << 9; }
 // An ordered set of FreeKeys: a B+ tree whose nodes are dropped only when they are empty, so that
 // churn at one size does not split and join nodes. Search, insert and erase are logarithmic.
 class FreeList {
-  static constexpr unsigned kFanout = 64;
+  static constexpr unsigned kFanout = 32;
+  // Past the last key: above every size.
+  static constexpr std::int32_t kNoSize = std::numeric_limits<std::int32_t>::max();
   struct Node {
+    Node() { sizes.fill(kNoSize); }
+    void insert(unsigned at, FreeKey key) noexcept;
+    void erase(unsigned at) noexcept;
+    void move_upper_half_to(Node& right) noexcept;
+    void move(unsigned from, unsigned to) noexcept;
+    void set(unsigned at, FreeKey key) noexcept;
+    [[nodiscard]] unsigned count_smaller(std::uint64_t size) const noexcept;
+    [[nodiscard]] unsigned count_below(FreeKey key) const noexcept;
+    [[nodiscard]] unsigned child_for(FreeKey key) const noexcept;
+
+    // The sizes of the keys once more, short and side by side: a search compares them all at once
+    // in a few vector instructions instead of waiting for one after the other.
+    std::array<std::int32_t, kFanout> sizes;
+    std::array<FreeKey, kFanout> keys;  // of an inner node: lower bounds of the children
     unsigned count = 0;
     bool is_leaf = true;
-    std::array<FreeKey, kFanout> keys;  // of an inner node: lower bounds of the children
   };
   struct Leaf : Node {
     Leaf* previous = nullptr;

@@ -28,11 +28,15 @@ CachingAllocator::Impl::Impl(const AllocatorConfig& settings, DeviceModel& model
 }
 
 std::uint32_t CachingAllocator::Impl::slot_of(StreamId stream) {
-  if (last_slot_ < streams_.size() && streams_[last_slot_] == stream) return last_slot_;
+  // Programs use few streams, which a look along the first ones finds soonest.
+  const auto some = std::min<std::size_t>(streams_.size(), 8);
+  for (std::uint32_t slot = 0; slot < some; ++slot) {
+    if (streams_[slot] == stream) return slot;
+  }
   const auto [it, is_new] =
       slots_.try_emplace(stream.raw(), static_cast<std::uint32_t>(streams_.size()));
   if (is_new) streams_.push_back(stream);
-  return last_slot_ = it->second;
+  return it->second;
 }
 
 BlockPool& CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream) const {
@@ -46,17 +50,10 @@ BlockPool& CachingAllocator::Impl::pool_for(std::uint64_t size, StreamId stream)
   return *pools_[kind];
 }
 
-// Programs mostly stay on one stream, so its lists are remembered.
 StreamCache& CachingAllocator::Impl::home_for(std::uint64_t size, StreamId stream) {
-  if (!captures_.empty()) return pool_for(size, stream).of(slot_of(stream));
-  if (stream != last_stream_) {
-    last_stream_ = stream;
-    last_homes_ = {};
-  }
-  const std::size_t kind = size <= kSmallSize ? 0 : 1;
-  StreamCache*& home = last_homes_[kind];
-  if (home == nullptr) home = &pools_[kind]->of(slot_of(stream));
-  return *home;
+  BlockPool& pool =
+      captures_.empty() ? *pools_[size <= kSmallSize ? 0 : 1] : pool_for(size, stream);
+  return pool.of(slot_of(stream));
 }
 
 Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId stream) {

@@ -169,10 +169,6 @@ class CachingAllocator::Impl {
   std::vector<StreamId> streams_;                  // by slot
   std::vector<StreamId> stream_order_;
   std::unordered_map<std::uint32_t, std::uint32_t> slots_;
-  std::uint32_t last_slot_ = 0;
-  // The default pools of the stream that allocated last, small and large; null: not known yet.
-  StreamId last_stream_;
-  std::array<StreamCache*, 2> last_homes_{};
 
   std::vector<ExpandableSegment> segments_;  // by number; numbers of released ones are reused
   std::vector<std::uint32_t> free_segments_;

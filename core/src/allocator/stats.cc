@@ -33,7 +33,7 @@ using Named = std::vector<std::pair<std::string, std::int64_t>>;
 void add(Named& named, const std::string& name, const Stat& stat) {
   named.emplace_back(name + ".allocated", stat.allocated);
   named.emplace_back(name + ".current", stat.current);
-  named.emplace_back(name + ".freed", stat.freed);
+  named.emplace_back(name + ".freed", stat.freed());
   named.emplace_back(name + ".peak", stat.peak);
 }
 
@@ -44,7 +44,7 @@ void AllocatorStats::reset_peak() noexcept {
 }
 
 void AllocatorStats::reset_accumulated() noexcept {
-  visit_stats(*this, [](Stat& stat) { stat.allocated = stat.freed = 0; });
+  visit_stats(*this, [](Stat& stat) { stat.reset_accumulated(); });
   num_alloc_retries = num_ooms = num_sync_all_streams = 0;
   num_device_alloc = num_device_free = num_oom_rejections = 0;
 }

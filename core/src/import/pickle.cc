@@ -520,9 +520,18 @@ class Reader {
       return bad("refers to a value that was never numbered, or is gone");
     }
     const Value& value = held_[memo_[at]];
-    const Container* inner = container_of(value);
-    if (inner != nullptr && inner->is_open) return bad("puts a container into itself");
+    if (const Container* inner = container_of(value); inner != nullptr && inner->is_open) {
+      if (is_being_filled(*inner)) return bad("puts a container into itself");
+      close(value);  // complete, and only waiting for the list that it belongs to
+    }
     return push(value);
+  }
+
+  // What follows a mark goes into the container before it.
+  [[nodiscard]] bool is_being_filled(const Container& container) const {
+    return std::any_of(marks_.begin(), marks_.end(), [&](std::size_t mark) {
+      return mark > 0 && container_of(stack_[mark - 1]) == &container;
+    });
   }
 
   // A listener has taken this list item: let it go, as far as nothing else needs it. What is inside

@@ -136,7 +136,10 @@ void flash_backward(RuleContext& op) {
 // Wide heads do not fit into registers: half precision results are then summed in float.
 void efficient_forward(RuleContext& op) {
   const Heads h = heads_of(op.args.tensor(0), op.args.tensor(1), op.args.tensor(2));
-  op.program.outputs();
+  op.program.output(0);
+  op.program.output(1);
+  op.program.output_of(2, 0, Certainty::kExact);  // seed and offset of the generator stay on the
+  op.program.output_of(3, 0, Certainty::kExact);  // host, unless a graph is captured
   if (h.element == 4 || h.value_size <= 128) return;
   op.program.flash(h.batch * h.heads * h.queries * h.value_size * 4, Certainty::kModelled);
 }

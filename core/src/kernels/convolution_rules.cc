@@ -42,15 +42,21 @@ bool any_above_one(const std::vector<std::int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 1; });
 }
 
+// Where an op keeps its settings among its arguments.
+struct Places {
+  std::size_t stride;
+  std::size_t dilation;
+  std::size_t groups;
+};
+
 Convolution make(const TensorMeta& input, const TensorMeta& weight, const OpArgs& args,
-                 std::size_t stride_at, std::size_t groups_at) {
+                 const Places& places) {
   Convolution c;
   c.input = input;
   c.weight = weight;
-  c.groups = std::max<std::int64_t>(1, args.integer(groups_at, 1));
-  c.transposed = args.flag(stride_at + 3);
-  c.dilated = any_above_one(args.integers(stride_at + 2));
-  c.stride = args.integers(stride_at).empty() ? 1 : args.integers(stride_at)[0];
+  c.groups = std::max<std::int64_t>(1, args.integer(places.groups, 1));
+  c.dilated = any_above_one(args.integers(places.dilation));
+  c.stride = args.integers(places.stride).empty() ? 1 : args.integers(places.stride)[0];
   c.channels_last = input.dtype != DType::kFloat64 &&
                     (suggests_channels_last(input) || suggests_channels_last(weight));
   return c;
@@ -83,26 +89,37 @@ ConvProblem problem_of(const Convolution& c) {
   return p;
 }
 
-void forward(RuleContext& op) {
+// The result has cuDNN's layout, whatever torch's shape function says.
+void fix_layout(RuleContext& op, bool channels_last) {
+  TensorMeta changed = op.args.out(0);
+  changed.strides = dense_strides(changed.sizes, channels_last);
+  if (changed.strides != op.args.out(0).strides) op.program.change_output(0, changed);
+}
+
+void run_forward(RuleContext& op, const Places& places, bool transposed) {
   const TensorMeta& input = op.args.tensor(0);
   const TensorMeta& weight = op.args.tensor(1);
   if (!valid(input, weight) || op.args.outs() == 0) return;
-  Convolution c = make(input, weight, op.args, 3, 8);
+  Convolution c = make(input, weight, op.args, places);
+  c.transposed = transposed;
   c.output_sizes = op.args.out(0).sizes;
-  const TensorMeta& made = op.args.out(0);
-  if (made.channels_last() != c.channels_last || made.contiguous() == c.channels_last) {
-    TensorMeta changed = made;
-    changed.strides = dense_strides(made.sizes, c.channels_last);
-    if (changed.strides != made.strides) op.program.change_output(0, changed);
-  }
-  const Scratch dense_input(op.program, copy_to(input, c.channels_last));
-  const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
+  if (c.output_sizes.size() != input.sizes.size()) return;
+  fix_layout(op, c.channels_last);
   op.program.outputs();
   if (own_depthwise(c, op.state)) return;
-  const ConvPass pass = c.transposed ? ConvPass::kInputGradient : ConvPass::kForward;
+  const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
+  const Scratch dense_input(op.program, copy_to(input, c.channels_last));
+  const ConvPass pass = transposed ? ConvPass::kInputGradient : ConvPass::kForward;
   op.program.flash(cudnn_conv_workspace(problem_of(c), pass, op.gpu, op.state),
                    Certainty::kModelled);
 }
+
+// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+void forward(RuleContext& op) { run_forward(op, {3, 5, 8}, op.args.flag(6)); }
+// cudnn_convolution(input, weight, padding, stride, dilation, groups, ...)
+void cudnn_forward(RuleContext& op) { run_forward(op, {3, 4, 5}, false); }
+// cudnn_convolution_transpose(input, weight, padding, output_padding, stride, dilation, groups, ...)
+void cudnn_transposed(RuleContext& op) { run_forward(op, {4, 5, 6}, true); }
 
 void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
   op.program.output(2);
@@ -122,8 +139,10 @@ void backward(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(1);
   const TensorMeta& weight = op.args.tensor(2);
   if (!valid(input, weight) || op.args.outs() < 3) return;
-  Convolution c = make(input, weight, op.args, 4, 9);
+  Convolution c = make(input, weight, op.args, {4, 6, 9});
+  c.transposed = op.args.flag(7);
   c.output_sizes = gradient.sizes;
+  if (c.output_sizes.size() != input.sizes.size()) return;
   const bool input_wanted = op.args.mask(10, 0);
   const bool weight_wanted = op.args.mask(10, 1);
   const Scratch dense_gradient(op.program, copy_to(gradient, c.channels_last));
@@ -133,15 +152,15 @@ void backward(RuleContext& op) {
     if (input_wanted) op.program.output(0);
   } else {
     const ConvProblem p = problem_of(c);
-    const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
-    const Scratch dense_input(op.program, copy_to(input, c.channels_last));
     if (input_wanted) {
       op.program.output(0);
+      const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
       const ConvPass pass = c.transposed ? ConvPass::kForward : ConvPass::kInputGradient;
       op.program.flash(cudnn_conv_workspace(p, pass, op.gpu, op.state), Certainty::kModelled);
     }
     if (weight_wanted) {
       op.program.output(1);
+      const Scratch dense_input(op.program, copy_to(input, c.channels_last));
       op.program.flash(cudnn_conv_workspace(p, ConvPass::kWeightGradient, op.gpu, op.state),
                        Certainty::kModelled);
     }
@@ -152,6 +171,8 @@ void backward(RuleContext& op) {
 constexpr NamedRule kRules[] = {
     {"aten::convolution", forward},
     {"aten::convolution_overrideable", forward},
+    {"aten::cudnn_convolution", cudnn_forward},
+    {"aten::cudnn_convolution_transpose", cudnn_transposed},
     {"aten::convolution_backward", backward},
     {"aten::convolution_backward_overrideable", backward},
 };

@@ -63,7 +63,11 @@ std::int64_t thin_workspace(const ConvProblem& p, ConvPass pass) {
 std::int64_t cudnn_conv_workspace(const ConvProblem& p, ConvPass pass, const DeviceProfile& /*gpu*/,
                                   const KernelState& /*state*/) {
   if (p.depthwise() && p.channels_last) return depthwise_workspace(p, pass);
-  if (p.out_channels < kVector) return 0;
+  if (p.out_channels < kVector) {  // no tensor cores: eight partial gradients of the weight
+    return pass == ConvPass::kWeightGradient
+               ? 8 * p.out_channels * p.in_channels * p.kernel_pixels * 4
+               : 0;
+  }
   if (p.in_channels / p.groups < kVector) return thin_workspace(p, pass);
   std::int64_t bytes = pass == ConvPass::kWeightGradient ? split_parts(p) : 0;
   if (!p.channels_last) {

@@ -36,7 +36,9 @@ void sum_segments(ProgramBuilder& program, std::int64_t n, std::int64_t rows, st
   const Scratch part_starts(program, parts * kIndex);
   if (parts >= kManyParts * segments) {  // few rows, many tokens: parts add to their segment
     const Scratch part_segments(program, parts * kIndex);
-    const Scratch segment_sums(program, segments * row_bytes(width, dtype), Certainty::kModelled);
+    const bool wide = accumulate_type(dtype) != dtype;
+    const Scratch segment_sums(program, wide ? segments * row_bytes(width, dtype) : 0,
+                               Certainty::kModelled);
     return;
   }
   const Scratch partial_sums(program, parts * row_bytes(width, dtype));
@@ -49,8 +51,10 @@ void embedding_backward(RuleContext& op) {
   const bool by_frequency = op.args.flag(4);
   const std::int64_t width = gradient.sizes.empty() ? 1 : gradient.sizes.back();
   const Scratch dense(op.program, gradient.contiguous() ? 0 : gradient.bytes().raw());
+  const TensorMeta& indices = op.args.tensor(1);
+  const std::int64_t index = size_of(indices.dtype);
+  const Scratch dense_indices(op.program, indices.contiguous() ? 0 : n * index);
   if ((n <= kFewIndices && !by_frequency) || n == 0) return op.program.outputs();
-  const std::int64_t index = size_of(op.args.tensor(1).dtype);
   const Scratch sorted(op.program, n * index);
   const Scratch order(op.program, n * index);
   {

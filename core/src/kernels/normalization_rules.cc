@@ -47,6 +47,11 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
   return count;
 }
 
+void row_norm(RuleContext& op) {
+  const Scratch dense(op.program, copy_of(op.args.tensor(0)));
+  op.program.outputs();
+}
+
 void layer_norm_backward(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(1);
   const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
@@ -96,6 +101,8 @@ void group_norm_backward(RuleContext& op) {
 }
 
 constexpr NamedRule kRules[] = {
+    {"aten::native_layer_norm", row_norm},
+    {"aten::_fused_rms_norm", row_norm},
     {"aten::native_layer_norm_backward", layer_norm_backward},
     {"aten::_fused_rms_norm_backward", rms_norm_backward},
     {"aten::native_group_norm", group_norm},

@@ -109,6 +109,15 @@ void forward(RuleContext& op) {
   if (r.training) op.program.output_of(3, reserve_bytes(r), Certainty::kModelled);
 }
 
+// Gradients of states are made even when nobody wants them: then as scratch.
+int state_output(RuleContext& op, std::size_t index, std::int64_t bytes) {
+  if (index < op.call.outputs.size() && op.call.outputs[index].fresh) {
+    op.program.output(index);
+    return -1;
+  }
+  return op.program.alloc(bytes);
+}
+
 // _cudnn_rnn_backward(input, weight, weight_stride0, weight_buf, hx, cx, output, grad_output,
 //   grad_hy, grad_cy, mode, hidden_size, proj_size, num_layers, batch_first, dropout, train,
 //   bidirectional, batch_sizes, dropout_state, reserve, output_mask)
@@ -118,17 +127,27 @@ void backward(RuleContext& op) {
   const std::int64_t state = op.args.tensor(4).bytes().raw();
   const Scratch hidden(op.program, op.args.tensor(8).defined ? 0 : state);
   const Scratch cell(op.program, r.mode != kLstm || op.args.tensor(9).defined ? 0 : state);
+  int hidden_gradient = -1;
+  int cell_gradient = -1;
   {
     const Scratch dense(op.program, dense_copy(r, input));
     const Scratch gradient(op.program, dense_copy(r, op.args.tensor(7)));
+    const TensorMeta& made = op.args.out(0);
+    if (r.batch_first && made.sizes.size() == 3) {  // made with time first, as the input is read
+      TensorMeta turned = made;
+      turned.strides = {made.sizes[2], made.sizes[0] * made.sizes[2], 1};
+      op.program.change_output(0, turned);
+    }
     op.program.output(0);
-    op.program.output(1);
-    op.program.output(2);
+    hidden_gradient = state_output(op, 1, state);
+    cell_gradient = r.mode == kLstm ? state_output(op, 2, state) : -1;
     op.program.flash(workspace_bytes(r), Certainty::kModelled);
   }
   const Scratch dense(op.program, dense_copy(r, input));
   op.program.output_of(3, weight_bytes(op.args.tensors(1)), Certainty::kExact);
   op.program.flash(workspace_bytes(r), Certainty::kModelled);
+  op.program.free(hidden_gradient);
+  op.program.free(cell_gradient);
 }
 
 constexpr NamedRule kRules[] = {

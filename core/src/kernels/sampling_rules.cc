@@ -1,4 +1,5 @@
-// Random choices. Sources: aten/src/ATen/native/Distributions.cpp, cuda/MultinomialKernel.cu.
+// Random choices. Sources: aten/src/ATen/native/Distributions.cpp, cuda/MultinomialKernel.cu,
+// cuda/Dropout.cu.
 #include "kernels/cub.h"
 #include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
@@ -34,7 +35,14 @@ void multinomial(RuleContext& op) {
   const Scratch noise(op.program, weights.bytes().raw());
 }
 
+// The mask is made before the result (Dropout.cu).
+void dropout(RuleContext& op) {
+  op.program.output(1);
+  op.program.output(0);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::native_dropout", dropout},
     {"aten::multinomial", multinomial},
 };
 

@@ -24,8 +24,8 @@ const Block* Ledger::on(const Alloc& alloc, const Birth& birth, ModuleId module,
   const std::uint32_t slot = take_slot();
   entry = {alloc.block, slot};
   ++used_;
-  blocks_[slot] = Block{alloc.block, alloc.bytes, alloc.requested, birth,        module,
-                        op,          NameId{},    alloc.stream,    alloc.device, CategoryId{}};
+  blocks_[slot] = Block{alloc.block, alloc.bytes,  alloc.requested, birth,        module,       op,
+                        NameId{},    alloc.stream, alloc.device,    CategoryId{}, alloc.address};
   totals_of(alloc.device).allocated += alloc.bytes;
   return &blocks_[slot];
 }

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include <peakline/replay.h>
 
 namespace peakline {
@@ -110,7 +112,10 @@ struct Replay::Dispatch {
   void reserved(const E& e) const {
     replay.ledger_.on(e);
     const Now here = replay.now(event.thread);
-    for (Pass* pass : replay.passes_) pass->on_reserved(here, e.device);
+    for (Pass* pass : replay.passes_) {
+      if constexpr (!std::is_same_v<E, Reserved>) pass->on_segment(here, e);
+      pass->on_reserved(here, e.device);
+    }
   }
   void other() const {
     const Now here = replay.now(event.thread);

@@ -15,7 +15,11 @@ StepPeak& StepsPass::current(DeviceId device) {
 
 void StepsPass::on_alloc(const Now& now, const Block& block) {
   StepPeak& peak = current(block.device);
-  peak.allocated = std::max(peak.allocated, now.ledger.totals(block.device).allocated);
+  const Bytes total = now.ledger.totals(block.device).allocated;
+  if (total > peak.allocated) {
+    peak.allocated = total;
+    peak.event = now.event;
+  }
   touched_ = true;
 }
 
@@ -30,7 +34,7 @@ void StepsPass::close(const Now& now) {
   for (std::size_t i = 0; i < current_.size(); ++i) {
     if (listed) steps_[i].push_back(current_[i]);
     const DeviceTotals& totals = now.ledger.totals(DeviceId(static_cast<std::uint8_t>(i)));
-    current_[i] = {totals.allocated, totals.reserved};
+    current_[i] = {totals.allocated, totals.reserved, now.event};
   }
   touched_ = false;
 }

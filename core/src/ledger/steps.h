@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <peakline/replay.h>
@@ -11,6 +12,7 @@ namespace peakline {
 struct StepPeak {
   Bytes allocated;
   Bytes reserved;
+  std::uint64_t event = 0;  // the first after which that much was allocated
 };
 
 // One row per device and completed step, and one for what follows the last step if anything is

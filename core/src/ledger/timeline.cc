@@ -20,14 +20,20 @@ void merge_pairs(std::vector<T>& values, Merge merge) {
   values.resize(kept);
 }
 
+// `range` now covers what follows it, too.
+template <class Range>
+void widen(Range& range, const Range& next) {
+  range.lowest = std::min(range.lowest, next.lowest);
+  range.reserved = std::max(range.reserved, next.reserved);
+  if (next.highest <= range.highest) return;
+  range.highest = next.highest;
+  range.highest_event = next.highest_event;
+}
+
 TimelineLevel coarser(const TimelineLevel& fine) {
   TimelineLevel level = fine;
   level.events_per_bucket *= 2;
-  merge_pairs(level.buckets, [](TimelineBucket& a, const TimelineBucket& b) {
-    a.lowest = std::min(a.lowest, b.lowest);
-    a.highest = std::max(a.highest, b.highest);
-    a.reserved = std::max(a.reserved, b.reserved);
-  });
+  merge_pairs(level.buckets, [](TimelineBucket& a, const TimelineBucket& b) { widen(a, b); });
   merge_pairs(level.at_start, [](CategoryArray&, const CategoryArray&) {});
   return level;
 }
@@ -43,11 +49,7 @@ void TimelinePass::halve() {
   width_ *= 2;
   merge_pairs(starts_, [](TimeNs&, TimeNs) {});
   for (Device& device : devices_) {
-    merge_pairs(device.ranges, [](Range& a, const Range& b) {
-      a.lowest = std::min(a.lowest, b.lowest);
-      a.highest = std::max(a.highest, b.highest);
-      a.reserved = std::max(a.reserved, b.reserved);
-    });
+    merge_pairs(device.ranges, [](Range& a, const Range& b) { widen(a, b); });
     merge_pairs(device.change, [](CategoryArray& a, const CategoryArray& b) { add(a, b); });
   }
 }
@@ -59,7 +61,10 @@ void TimelinePass::advance(const Now& now) {
   if (starts_.size() < wanted) starts_.resize(wanted, now.time);
   for (Device& device : devices_) {
     if (device.ranges.size() >= wanted) continue;
-    device.ranges.resize(wanted, {device.allocated, device.allocated, device.reserved});
+    for (std::uint64_t i = device.ranges.size(); i < wanted; ++i) {
+      const std::uint64_t before = i * width_ - (i > 0 ? 1 : 0);  // what it starts with is older
+      device.ranges.push_back({device.allocated, device.allocated, device.reserved, before});
+    }
     device.change.resize(wanted);
   }
 }
@@ -72,7 +77,10 @@ void TimelinePass::observe(const Now& now, DeviceId id) {
   seen.reserved = totals.reserved;
   Range& range = seen.ranges.back();
   range.lowest = std::min(range.lowest, totals.allocated);
-  range.highest = std::max(range.highest, totals.allocated);
+  if (totals.allocated > range.highest) {
+    range.highest = totals.allocated;
+    range.highest_event = now.event;
+  }
   range.reserved = std::max(range.reserved, totals.reserved);
 }
 
@@ -103,7 +111,8 @@ TimelineLevel TimelinePass::finest(const Device& device) const {
   CategoryArray held{};
   for (std::size_t i = 0; i < device.ranges.size(); ++i) {
     const Range& range = device.ranges[i];
-    level.buckets.push_back({i * width_, starts_[i], range.lowest, range.highest, range.reserved});
+    level.buckets.push_back(
+        {i * width_, starts_[i], range.lowest, range.highest, range.reserved, range.highest_event});
     level.at_start.push_back(held);
     add(held, device.change[i]);
   }

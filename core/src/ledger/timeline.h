@@ -16,10 +16,11 @@ using CategoryArray = std::array<Bytes, category::kMaxCategories>;
 // One stretch of events. Totals are those of the device over the stretch.
 struct TimelineBucket {
   std::uint64_t first_event = 0;
-  TimeNs time;     // of its first event, or of the first change after it began
-  Bytes lowest;    // allocated
-  Bytes highest;   // allocated
-  Bytes reserved;  // highest
+  TimeNs time;                      // of its first event, or of the first change after it began
+  Bytes lowest;                     // allocated
+  Bytes highest;                    // allocated
+  Bytes reserved;                   // highest
+  std::uint64_t highest_event = 0;  // the first after which `highest` was allocated
 };
 
 // One level of detail: buckets of equal numbers of events, and what each category held as a bucket
@@ -50,6 +51,7 @@ class TimelinePass : public Pass {
     Bytes lowest;
     Bytes highest;
     Bytes reserved;
+    std::uint64_t highest_event = 0;
   };
   struct Device {
     std::vector<Range> ranges;

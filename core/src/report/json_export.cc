@@ -1,6 +1,4 @@
-#include <nlohmann/json.hpp>
-
-#include <peakline/summary.h>
+#include "report/json_export.h"
 
 namespace peakline {
 namespace {
@@ -100,7 +98,7 @@ void put_device(Json& out, const DeviceSummary& device) {
 
 }  // namespace
 
-std::string summary_to_json(const Summary& summary) {
+nlohmann::ordered_json summary_json(const Summary& summary) {
   Json out;
   out["schema_version"] = kSchemaVersion;
   const DeviceSummary nothing;
@@ -120,8 +118,12 @@ std::string summary_to_json(const Summary& summary) {
     put_device(device, summary.devices[i]);
     out["devices"].push_back(std::move(device));
   }
+  return out;
+}
+
+std::string summary_to_json(const Summary& summary) {
   // Names come from the user's program: bytes that are not UTF-8 must not stop the export.
-  return out.dump(2, ' ', false, Json::error_handler_t::replace);
+  return summary_json(summary).dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace peakline

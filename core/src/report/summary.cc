@@ -115,8 +115,9 @@ TimelineView timeline_view(const Dictionary& dictionary, const std::vector<Timel
     for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
       top[dictionary.top_level(CategoryId(c)).raw()] += level.at_start[i][c];
     }
-    TimelinePoint point{bucket.first_event, bucket.time,     bucket.lowest,
-                        bucket.highest,     bucket.reserved, {}};
+    TimelinePoint point{
+        bucket.first_event,   bucket.time, bucket.lowest, bucket.highest, bucket.reserved,
+        bucket.highest_event, {}};
     for (const std::uint8_t c : used) point.by_category.push_back(top[c]);
     view.points.push_back(std::move(point));
   }
@@ -154,8 +155,8 @@ void fill_reserved(DeviceSummary& out, const DeviceTotals& totals,
     out.peak_reserved = highest;
   }
   for (const StepPeak& step : steps) {
-    out.steps.push_back({step.allocated, totals.knows_reserved ? std::optional<Bytes>(step.reserved)
-                                                               : std::nullopt});
+    const auto reserved = totals.knows_reserved ? std::optional(step.reserved) : std::nullopt;
+    out.steps.push_back({step.allocated, reserved, step.event});
   }
 }
 
@@ -194,6 +195,7 @@ Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
   std::vector<Pass*> all;
   for (Pass* pass : passes.all()) all.push_back(pass);
   all.push_back(&end);
+  all.insert(all.end(), options.also.begin(), options.also.end());
   Result<Diagnostics> diagnostics = replay(reader, all);
   if (!diagnostics.ok()) return diagnostics.status();
 

@@ -192,6 +192,7 @@ Result<bool> ChunkReader::read_payload(const ChunkHeader& header, std::span<std:
 }
 
 Result<bool> ChunkReader::at_end() {
+  if (source_->grows()) return true;
   std::uint8_t byte = 0;
   const Result<std::size_t> got = fill({&byte, 1});
   if (!got.ok()) return got.status();

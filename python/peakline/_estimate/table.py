@@ -106,7 +106,7 @@ def _merged(rows: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
         if path.startswith(hidden):
             continue
         number = int(name) if name.isdigit() else -1
-        place, first, last = runs.get(parent, (0, 0, -3))
+        place, first, last = runs.get(parent, (0, 0, -9))
         if number == last + 1 and _alike(row, merged[place][1]):
             runs[parent] = (place, first, number)
             merged[place] = (f"{parent}.{first}-{number}, each", merged[place][1])

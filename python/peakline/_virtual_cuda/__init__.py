@@ -18,6 +18,7 @@ from peakline._virtual_cuda import (
     _processes,
     _random,
     _refused,
+    _replicated,
     _routing,
     _runtime,
     _storage,
@@ -67,6 +68,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _compile.install(patches, notes)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
+        _replicated.install(patches, notes)
     except BaseException:
         patches.restore()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from typing import Any
 
 import torch.distributed as dist
@@ -34,6 +35,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
         patches.set(dist, name, function)
     helper = module._new_process_group_helper
     patches.set(module, "_new_process_group_helper", _noted(helper, job))
+    patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
     _objects.install(patches)
     _routing.install(patches, engine, job)

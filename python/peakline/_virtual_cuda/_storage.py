@@ -19,6 +19,7 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(storage, "__new__", _new(storage.__new__))
     patches.set(storage, "resize_", _resize(storage.resize_, engine))
     patches.set(storage, "_write_file", _write_file(storage._write_file))
+    patches.set(storage, "_set_from_file", _set_from_file(storage._set_from_file))
     patches.set(storage, "_share_cuda_", refusal(_IPC))
     patches.set(storage, "_new_shared_cuda", classmethod(refusal(_IPC)))
 
@@ -55,3 +56,14 @@ def _write_file(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self.cpu() if self.device.type == "cuda" else self, *args)
 
     return write_file
+
+
+def _set_from_file(original: Callable[..., Any]) -> Callable[..., Any]:
+    def set_from_file(self: torch.UntypedStorage, *args: Any) -> Any:
+        if self.device.type != "cuda":
+            return original(self, *args)
+        host = torch.UntypedStorage(self.nbytes())
+        original(host, *args)
+        return self.copy_(host)
+
+    return set_from_file

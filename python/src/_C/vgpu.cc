@@ -47,8 +47,7 @@ vgpu::ValuePolicy policy_of(const py::dict& options, vgpu::ValuePolicy policy) {
 void enter(const py::dict& options) {
   vgpu::EngineOptions engine;
   engine.memory.devices = option(options, "devices", 1);
-  engine.memory.profile =
-      value_or_throw(load_profile(option<std::string>(options, "gpu", "h200")));
+  engine.memory.profile = value_or_throw(load_profile(option<std::string>(options, "gpu", "h200")));
   const TorchVersion torch =
       value_or_throw(parse_torch_version(option<std::string>(options, "torch", "2.13")));
   engine.memory.config =
@@ -82,11 +81,10 @@ const char* state_name(BlockView::State state) {
 py::dict to_dict(const SegmentView& segment, int device) {
   py::list blocks;
   for (const BlockView& block : segment.blocks) {
-    blocks.append(py::dict(py::arg("address") = block.address.raw(),
-                           py::arg("size") = block.bytes.raw(),
-                           py::arg("requested_size") = block.requested.raw(),
-                           py::arg("state") = state_name(block.state),
-                           py::arg("frames") = py::list()));
+    blocks.append(
+        py::dict(py::arg("address") = block.address.raw(), py::arg("size") = block.bytes.raw(),
+                 py::arg("requested_size") = block.requested.raw(),
+                 py::arg("state") = state_name(block.state), py::arg("frames") = py::list()));
   }
   return py::dict(py::arg("device") = device, py::arg("address") = segment.address.raw(),
                   py::arg("total_size") = segment.bytes.raw(),
@@ -96,8 +94,8 @@ py::dict to_dict(const SegmentView& segment, int device) {
                   py::arg("stream") = segment.stream.raw(),
                   py::arg("segment_type") = segment.is_large ? "large" : "small",
                   py::arg("segment_pool_id") = py::make_tuple(0, segment.pool.raw()),
-                  py::arg("is_expandable") = segment.is_expandable,
-                  py::arg("frames") = py::list(), py::arg("blocks") = blocks);
+                  py::arg("is_expandable") = segment.is_expandable, py::arg("frames") = py::list(),
+                  py::arg("blocks") = blocks);
 }
 
 py::dict snapshot() {
@@ -165,11 +163,9 @@ void bind_memory(py::module_& m) {
 void bind_devices(py::module_& m) {
   m.def("device_count", [] { return engine().devices(); });
   m.def("current_device", [] { return ThisThread::device(); });
-  m.def("exchange_device",
-        [](int device) { return ThisThread::exchange_device(checked(device)); });
+  m.def("exchange_device", [](int device) { return ThisThread::exchange_device(checked(device)); });
   m.def("properties", &properties);
-  m.def("default_generator",
-        [](int device) { return vgpu::default_generator(checked(device)); });
+  m.def("default_generator", [](int device) { return vgpu::default_generator(checked(device)); });
 }
 
 void bind_streams(py::module_& m) {

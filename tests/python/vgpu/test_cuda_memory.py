@@ -133,7 +133,8 @@ def test_no_other_process_is_on_a_virtual_gpu() -> None:
 
 def test_an_oom_in_backward_reaches_the_program() -> None:
     with peakline.virtual_gpu("h200", memory="1GiB"):
-        model = torch.nn.Sequential(*(torch.nn.Linear(4096, 4096) for _ in range(8))).cuda()
+        with torch.device("cuda"):
+            model = torch.nn.Sequential(*(torch.nn.Linear(4096, 4096) for _ in range(8)))
         loss = model(torch.zeros(8, 4096, device="cuda")).sum()
         with pytest.raises(torch.OutOfMemoryError):
             loss.backward()

@@ -30,6 +30,7 @@ OWNERS: list[Any] = [
     torch.nn.Module,
     torch.amp.GradScaler,
     torch.multiprocessing,
+    torch.nn.parallel.DistributedDataParallel,
     torch.backends.cudnn.m,  # type: ignore[attr-defined]
     dist,
     dist.distributed_c10d,

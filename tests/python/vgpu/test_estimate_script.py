@@ -133,7 +133,7 @@ def test_the_json_has_what_the_interface_names_and_adds_up(folder: Path, answer:
     assert len(found["steps"]) >= 3
     assert found["steps_completed"] == 3
     assert any(row["path"] == "Sequential.0" for row in found["modules"])
-    assert found["unknown_values"] >= 3  # loss.item() of each step
+    assert found["unknown_values"] == 2  # loss.item() of the first two steps
 
 
 def test_the_number_of_steps_and_the_scripts_arguments_are_passed_on(

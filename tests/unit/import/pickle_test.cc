@@ -56,6 +56,32 @@ TEST(Pickle, ContainersNest) {
   EXPECT_EQ(dict->find("c"), nullptr);
 }
 
+TEST(Pickle, AValueMayBeInOneListTwice) {
+  // [d, d] in one go: the second refers to the first before the list has either
+  const Result<Value> value = read_text(
+      "\x80\x02]q\x00(}q\x01X\x01\0\0\0aK\x07sh\x01"
+      "e."sv);
+  ASSERT_TRUE(value.ok()) << value.status().message();
+  const Container* list = container_of(*value);
+  ASSERT_EQ(list->items.size(), 2u);
+  EXPECT_EQ(container_of(list->items[0]), container_of(list->items[1]));
+  EXPECT_EQ(*integer_of(*container_of(list->items[1])->find("a")), 7);
+}
+
+TEST(Pickle, AListInItselfIsRefused) {
+  EXPECT_NE(error_of("\x80\x02]q\x00(h\x00"
+                     "e."sv)
+                .find("into itself"),
+            std::string::npos);
+  EXPECT_NE(error_of("\x80\x02]q\x00h\x00"
+                     "a."sv),
+            "");
+  EXPECT_NE(error_of("\x80\x02}q\x00(X\x01\0\0\0a](h\x00"
+                     "eu."sv)
+                .find("into itself"),
+            std::string::npos);
+}
+
 TEST(Pickle, WhatWouldBuildAnythingElseIsRefused) {
   const auto refused = [](std::string_view bytes) {
     const Result<Value> value = read_text(bytes);

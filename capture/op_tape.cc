@@ -1,0 +1,213 @@
+#include "capture/op_tape.h"
+
+#include <algorithm>
+
+namespace peakline::capture {
+namespace {
+
+bool is_op(RawKind kind) { return kind == RawKind::kOpBegin || kind == RawKind::kOpEnd; }
+
+bool is_alloc(RawKind kind) { return kind == RawKind::kAlloc || kind == RawKind::kAllocEstimate; }
+
+// What happens in the same order in every repetition. Frees do not: a garbage collector has its own
+// times.
+bool is_milestone(RawKind kind) {
+  return is_alloc(kind) || kind == RawKind::kModuleEnter || kind == RawKind::kModuleLeave ||
+         kind == RawKind::kNodeBegin || kind == RawKind::kPhaseBegin || kind == RawKind::kPhaseEnd;
+}
+
+}  // namespace
+
+void OpTape::on(const RawEvent& raw) {
+  ticks_ = raw.ticks;
+  if (repeating_) {
+    repeat(raw);
+  } else {
+    watch(raw);
+  }
+  if (raw.kind == RawKind::kFree) forget_block(raw);
+  if (raw.kind == RawKind::kStepEnd) end_step(raw);
+}
+
+OpTape::Tape& OpTape::tape_of(std::uint16_t thread) {
+  while (thread >= tapes_.size()) {
+    tapes_.emplace_back();
+    tapes_.back().thread = static_cast<std::uint16_t>(tapes_.size() - 1);
+  }
+  return tapes_[thread];
+}
+
+OpTape::Item OpTape::item_of(const RawEvent& raw) const {
+  Item item;
+  item.kind = raw.kind;
+  if (is_alloc(raw.kind)) {
+    item.device = raw.device;
+    item.size = raw.size;
+  } else if (raw.kind == RawKind::kFree) {
+    item.device = raw.device;
+    const auto block = blocks_.find(block_key(raw));
+    if (block != blocks_.end() && block->second.step == step_) {
+      item.thread = block->second.thread;
+      item.id = block->second.ordinal;
+    }
+  } else if (raw.kind != RawKind::kNodeBegin && raw.kind != RawKind::kOpEnd) {
+    item.id = raw.id;
+  }
+  return item;
+}
+
+void OpTape::note_block(const RawEvent& raw, Tape& tape) {
+  blocks_[block_key(raw)] = {step_, ++tape.allocs, raw.thread};
+}
+
+void OpTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
+
+void OpTape::watch(const RawEvent& raw) {
+  if (is_op(raw.kind) || is_milestone(raw.kind) || raw.kind == RawKind::kFree) {
+    Tape& tape = tape_of(raw.thread);
+    if (raw.kind == RawKind::kOpEnd && tape.open == 0) return;  // it began before it was watched
+    if (raw.kind == RawKind::kOpBegin) ++tape.open;
+    if (raw.kind == RawKind::kOpEnd) --tape.open;
+    too_long_ = too_long_ || tape.now.size() >= kLongestTape;
+    if (!too_long_) tape.now.push_back(item_of(raw));
+    if (is_alloc(raw.kind)) note_block(raw, tape);
+  }
+  out_(raw);
+}
+
+void OpTape::repeat(const RawEvent& raw) {
+  if (is_op(raw.kind)) return;  // torch was told to stop a moment ago; the tape has these
+  if (is_milestone(raw.kind)) return repeat_milestone(raw, tape_of(raw.thread));
+  if (raw.kind == RawKind::kFree) return repeat_free(raw, tape_of(raw.thread));
+  if (raw.kind == RawKind::kStepEnd) {
+    for (Tape& tape : tapes_) end_ops_that_are_over(tape);
+  }
+  out_(raw);
+}
+
+// The next milestone on the tape must be this one. The ops that begin and end before it do so now.
+void OpTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
+  std::size_t at = tape.next;
+  while (at < tape.before.size() && !is_milestone(tape.before[at].kind)) ++at;
+  if (at == tape.before.size() || tape.before[at] != item_of(raw)) {
+    stop_repeating(raw.ticks);
+    return watch(raw);
+  }
+  play(tape, at, raw.ticks);
+  tape.next = at + 1;
+  if (is_alloc(raw.kind)) note_block(raw, tape);
+  out_(raw);
+}
+
+// A free at its place on the tape says how far the thread's ops are. At another place it says
+// nothing, but an op that has nothing left to do before its end must not appear to have freed it.
+void OpTape::repeat_free(const RawEvent& raw, Tape& tape) {
+  const Item wanted = item_of(raw);
+  for (std::size_t at = tape.next; at < tape.before.size(); ++at) {
+    const Item& item = tape.before[at];
+    if (is_milestone(item.kind)) break;
+    if (item != wanted) continue;
+    play(tape, at, raw.ticks);
+    tape.next = at + 1;
+    return out_(raw);
+  }
+  end_ops_that_are_over(tape);
+  out_(raw);
+}
+
+void OpTape::end_ops_that_are_over(Tape& tape) {
+  std::size_t at = tape.next;
+  while (at < tape.before.size() && tape.before[at].kind == RawKind::kOpEnd) ++at;
+  play(tape, at, ticks_);
+}
+
+// Lets the ops between here and `until` begin and end.
+void OpTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
+  for (; tape.next < until; ++tape.next) {
+    const Item& item = tape.before[tape.next];
+    if (!is_op(item.kind)) continue;
+    if (item.kind == RawKind::kOpBegin) {
+      ++tape.open;
+    } else {
+      --tape.open;
+    }
+    out_({.ticks = ticks, .id = item.id, .thread = tape.thread, .kind = item.kind});
+  }
+}
+
+// The tapes' steps before are those to come.
+void OpTape::start_repeating() {
+  if (expected_.size() == kMostRepetitions) return;
+  repeating_ = true;
+  expected_.push_back(std::make_unique<ExpectedAllocs>());
+  for (const Tape& tape : tapes_) {
+    for (const Item& item : tape.before) {
+      if (is_alloc(item.kind)) expected_.back()->add(tape.thread, item.size, item.device);
+    }
+  }
+  expect_(expected_.back().get());
+}
+
+void OpTape::stop_repeating(std::uint64_t ticks) {
+  repeating_ = false;
+  expect_(nullptr);
+  for (Tape& tape : tapes_) {
+    for (; tape.open > 0; --tape.open) {
+      out_({.ticks = ticks, .thread = tape.thread, .kind = RawKind::kOpEnd});
+    }
+    tape.before.clear();
+    tape.now.clear();
+  }
+  too_long_ = true;  // what is left of this step is not a whole one
+}
+
+bool OpTape::steps_are_equal() const {
+  const auto is_free = [](const Item& item) { return item.kind == RawKind::kFree; };
+  return std::ranges::all_of(tapes_, [&](const Tape& tape) {
+    std::size_t i = 0;
+    for (const Item& item : tape.now) {
+      if (is_free(item)) continue;
+      while (i < tape.before.size() && is_free(tape.before[i])) ++i;
+      if (i == tape.before.size() || tape.before[i] != item) return false;
+      ++i;
+    }
+    return std::all_of(tape.before.begin() + static_cast<std::ptrdiff_t>(i), tape.before.end(),
+                       is_free);
+  });
+}
+
+bool OpTape::tapes_are_used_up() const {
+  return std::ranges::all_of(tapes_, [](const Tape& tape) {
+    return std::none_of(tape.before.begin() + static_cast<std::ptrdiff_t>(tape.next),
+                        tape.before.end(),
+                        [](const Item& item) { return is_milestone(item.kind); });
+  });
+}
+
+void OpTape::end_step(const RawEvent& raw) {
+  if (repeating_) {
+    if (!tapes_are_used_up()) stop_repeating(raw.ticks);
+    too_long_ = false;
+  } else {
+    const bool closed = std::ranges::all_of(tapes_, [](const Tape& t) { return t.open == 0; });
+    const bool has_ops = std::ranges::any_of(tapes_, [](const Tape& t) { return !t.now.empty(); });
+    const bool repeats = !too_long_ && closed && has_ops && steps_are_equal();
+    for (Tape& tape : tapes_) {
+      tape.before = too_long_ ? std::vector<Item>{} : std::move(tape.now);
+      tape.now.clear();
+    }
+    too_long_ = false;
+    if (repeats) start_repeating();
+  }
+  ++step_;
+  for (Tape& tape : tapes_) {
+    tape.next = 0;
+    tape.allocs = 0;
+  }
+}
+
+void OpTape::finish() {
+  if (repeating_) stop_repeating(ticks_);
+}
+
+}  // namespace peakline::capture

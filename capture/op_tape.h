@@ -1,0 +1,103 @@
+// Op names of steps that repeat, without watching every op.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/expected_allocs.h"
+#include "capture/raw_event.h"
+
+namespace peakline::capture {
+
+// Being told of every op costs the program about a microsecond an op; being told of every
+// allocation costs next to nothing. Training steps repeat, so the ops of two equal steps in a row
+// are kept as a tape. While later steps allocate the same sizes in the same modules in the same
+// order, their ops are read from the tape and torch is not asked for them. The first difference
+// ends this: ops are watched again, until two steps in a row are equal. This runs behind the
+// program; so that no op is missed but the one at the difference, the program is told what
+// allocations to expect, and notices by itself when another one comes.
+//
+//   watching ──two equal steps──> repeating ──anything different──> watching
+//
+// What comes out is what would have come with every op watched, but for the times at which ops end,
+// which are those of the thread's next event. Used by one thread.
+class OpTape {
+ public:
+  using Output = std::function<void(const RawEvent&)>;
+  // Stop watching ops while allocations are as expected; with null: watch them. What is expected
+  // stays alive as long as the tape.
+  using Expect = std::function<void(const ExpectedAllocs*)>;
+
+  // Events go to `out`.
+  OpTape(Output out, Expect expect) : out_(std::move(out)), expect_(std::move(expect)) {}
+
+  void on(const RawEvent& raw);
+  // Closes the ops that a tape has opened.
+  void finish();
+
+  [[nodiscard]] bool repeating() const noexcept { return repeating_; }
+
+ private:
+  // A block by the order of its allocation on its thread in this step; 0: from before the step.
+  using Ordinal = std::uint32_t;
+  // What one event of a step was; enough to recognise it in the next one.
+  struct Item {
+    RawKind kind = RawKind::kOpEnd;
+    std::uint8_t device = 0;
+    std::uint16_t thread = 0;  // kFree: of the allocation
+    std::uint32_t id = 0;      // op or module; kFree: the block's ordinal
+    std::uint64_t size = 0;
+    friend bool operator==(const Item&, const Item&) = default;
+  };
+  struct Tape {
+    std::vector<Item> before;  // the step before
+    std::vector<Item> now;     // this one, while watching
+    std::size_t next = 0;      // in `before`, while repeating
+    Ordinal allocs = 0;        // in this step
+    std::uint32_t open = 0;    // ops begun and not ended
+    std::uint16_t thread = 0;
+  };
+  struct Origin {
+    std::uint64_t step = 0;
+    Ordinal ordinal = 0;
+    std::uint16_t thread = 0;
+  };
+  static constexpr std::size_t kLongestTape = std::size_t{1} << 21;
+  // What was expected may still be looked at, so it is kept; a program that changes its ways more
+  // often is watched for good.
+  static constexpr std::size_t kMostRepetitions = 64;
+
+  void watch(const RawEvent& raw);
+  void repeat(const RawEvent& raw);
+  void repeat_milestone(const RawEvent& raw, Tape& tape);
+  void repeat_free(const RawEvent& raw, Tape& tape);
+  void end_ops_that_are_over(Tape& tape);
+  void play(Tape& tape, std::size_t until, std::uint64_t ticks);
+  void start_repeating();
+  void stop_repeating(std::uint64_t ticks);
+  void end_step(const RawEvent& raw);
+  [[nodiscard]] bool steps_are_equal() const;
+  [[nodiscard]] bool tapes_are_used_up() const;
+  [[nodiscard]] Item item_of(const RawEvent& raw) const;
+  void note_block(const RawEvent& raw, Tape& tape);
+  void forget_block(const RawEvent& raw);
+  Tape& tape_of(std::uint16_t thread);
+  [[nodiscard]] static std::uint64_t block_key(const RawEvent& raw) noexcept {
+    return raw.address ^ std::uint64_t{raw.device} << 56;
+  }
+
+  Output out_;
+  Expect expect_;
+  std::vector<Tape> tapes_;  // by thread
+  std::unordered_map<std::uint64_t, Origin> blocks_;
+  std::vector<std::unique_ptr<ExpectedAllocs>> expected_;
+  std::uint64_t step_ = 1;
+  std::uint64_t ticks_ = 0;
+  bool repeating_ = false;
+  bool too_long_ = false;  // this step does not fit a tape
+};
+
+}  // namespace peakline::capture

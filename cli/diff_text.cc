@@ -1,0 +1,79 @@
+#include "diff_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace peakline::cli {
+namespace {
+
+std::string signed_size(Bytes bytes) {
+  return bytes > Bytes{} ? "+" + format_size(bytes) : format_size(bytes);
+}
+
+std::string dash_or_size(Bytes bytes) { return bytes == Bytes{} ? "-" : format_size(bytes); }
+
+std::string row_name(const Change& change) {
+  const std::string name = printable(change.name);
+  return change.members > 1 ? fmt::format("{} ({} modules)", name, grouped(change.members)) : name;
+}
+
+std::string table(std::string_view title, const std::vector<Change>& rows, std::size_t top,
+                  const Paint& paint) {
+  if (rows.empty()) return "";
+  Table table({std::string(title), "Before", "After", "Change"});
+  for (std::size_t i = 0; i < std::min(top, rows.size()); ++i) {
+    table.add({row_name(rows[i]), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
+               signed_size(rows[i].grown())});
+  }
+  std::string out = "\n" + table.render(paint);
+  if (rows.size() > top) {
+    Bytes rest;
+    for (std::size_t i = top; i < rows.size(); ++i) rest += rows[i].grown();
+    out += paint.dim(fmt::format("  {} more change by {} together\n", grouped(rows.size() - top),
+                                 rest == Bytes{} ? "nothing" : signed_size(rest)));
+  }
+  return out;
+}
+
+std::string total_line(const Change& change) {
+  return fmt::format("  {:<16} {:>10} → {:>10}   {}\n", change.name, format_size(change.before),
+                     format_size(change.after), change_text(change));
+}
+
+std::string device_line(const RunDiff& diff) {
+  const auto words = [](const RunFacts& facts) {
+    return printable(facts.gpu.empty() ? facts.device : facts.device + ", " + facts.gpu);
+  };
+  const std::string before = words(diff.before);
+  const std::string after = words(diff.after);
+  return shorten(before == after ? before : before + " → " + after, kColumns) + "\n";
+}
+
+}  // namespace
+
+std::string change_text(const Change& change) {
+  if (change.grown() == Bytes{}) return "unchanged";
+  if (change.before == Bytes{}) return signed_size(change.grown());
+  return fmt::format(
+      "{} ({:+.1f}%)", signed_size(change.grown()),
+      100 * static_cast<double>(change.grown().raw()) / static_cast<double>(change.before.raw()));
+}
+
+std::string changes_text(const RunDiff& diff, std::size_t top, const Paint& paint) {
+  return table("Category", diff.categories, top, paint) +
+         table("Module, itself", diff.module_groups, top, paint) +
+         table("Op", diff.ops, top, paint);
+}
+
+std::string diff_text(const std::string& before, const std::string& after, const RunDiff& diff,
+                      std::size_t top, const Paint& paint) {
+  std::string out = paint.bold(shorten(printable(before), 38)) + " → " +
+                    paint.bold(shorten(printable(after), 38));
+  out += "\n" + device_line(diff) + total_line(diff.allocated);
+  if (diff.reserved) out += total_line(*diff.reserved);
+  const std::string changes = changes_text(diff, top, paint);
+  return out + (changes.empty() ? "\nBoth hold the same at their peaks.\n" : changes);
+}
+
+}  // namespace peakline::cli

@@ -1,0 +1,58 @@
+"""Steps that repeat: their ops come from memory, and must look as if each had been watched."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+import peakline
+from track_models import Net, train_step
+
+
+def allocations(run: peakline.Run) -> Counter[str]:
+    return Counter({use.name: use.allocations for use in run.top(10_000)})
+
+
+def tracked(
+    steps: int, reentrant: bool | None = None, batches: tuple[int, ...] = (32,)
+) -> peakline.Run:
+    torch.manual_seed(0)
+    model = Net(reentrant=reentrant)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        train_step(model, optimizer)
+    with peakline.track(model, optimizer) as run:
+        for step in range(steps):
+            train_step(model, optimizer, batch=batches[step % len(batches)])
+    return run
+
+
+@pytest.mark.parametrize("reentrant", [None, False, True])
+def test_ten_steps_are_five_times_two_steps(reentrant: bool | None) -> None:
+    two, ten = tracked(2, reentrant), tracked(10, reentrant)
+    expected = Counter({name: 5 * count for name, count in allocations(two).items()})
+    assert allocations(ten) == expected
+    assert ten.peak("cpu").by_category == two.peak("cpu").by_category
+    assert ten.peak("cpu").op == two.peak("cpu").op
+    assert ten.warnings == []
+
+
+def test_steps_of_changing_size_lose_no_op_names() -> None:
+    once, often = tracked(3, batches=(32, 48, 16)), tracked(12, batches=(32, 48, 16))
+    expected = Counter({name: 4 * count for name, count in allocations(once).items()})
+    assert allocations(often) == expected
+
+
+def test_after_a_step_that_is_different_ops_are_watched_again() -> None:
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    with peakline.track(model, optimizer) as run:
+        for _ in range(6):
+            train_step(model, optimizer)
+        with torch.no_grad():  # what no step before did
+            held = [torch.logspace(0, 1, 1000 + i) for i in range(50)]
+        train_step(model, optimizer)
+    # The op at the difference goes without a name, those after it have theirs.
+    assert allocations(run)["aten::logspace"] >= len(held) - 1

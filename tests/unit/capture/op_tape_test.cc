@@ -1,0 +1,275 @@
+#include "capture/op_tape.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+namespace peakline::capture {
+namespace {
+
+// A program of ops, and a torch that tells of ops only while they are watched.
+class OpTapeTest : public ::testing::Test {
+ protected:
+  OpTapeTest()
+      : tape_([this](const RawEvent& raw) { note(raw); },
+              [this](const ExpectedAllocs* allocs) { expect(allocs); }) {}
+
+  void expect(const ExpectedAllocs* allocs) {
+    watched_ = allocs == nullptr;
+    expected_ = allocs;
+  }
+
+  void push(RawEvent raw) { tape_.on(raw); }
+  void begin(std::uint32_t op, std::uint16_t thread = 0) {
+    if (watched_) push({.id = op, .thread = thread, .kind = RawKind::kOpBegin});
+    seen_.push_back(watched_);
+  }
+  void end(std::uint16_t thread = 0) {
+    if (seen_.back()) push({.thread = thread, .kind = RawKind::kOpEnd});
+    seen_.pop_back();
+  }
+  void alloc(std::uint64_t address, std::uint64_t size, std::uint16_t thread = 0) {
+    push({.address = address, .size = size, .thread = thread, .kind = RawKind::kAlloc});
+  }
+  void free(std::uint64_t address, std::uint16_t thread = 0) {
+    push({.address = address, .thread = thread, .kind = RawKind::kFree});
+  }
+  void step() {
+    push({.kind = RawKind::kStepEnd});
+    steps_.push_back(std::move(text_));
+    text_.clear();
+  }
+
+  // A scratch block inside an op, an output, a loose free after it.
+  void plain_step(std::uint64_t scratch = 512) {
+    push({.id = 1, .kind = RawKind::kModuleEnter});
+    begin(7);
+    alloc(0x1000, scratch);
+    begin(8);
+    alloc(0x2000, 1024);
+    end();
+    free(0x1000);
+    end();
+    push({.id = 1, .kind = RawKind::kModuleLeave});
+    free(0x2000);
+    step();
+  }
+
+  void note(const RawEvent& raw) {
+    switch (raw.kind) {
+      case RawKind::kOpBegin:
+        text_ += "(" + std::to_string(raw.id) + " ";
+        break;
+      case RawKind::kOpEnd:
+        text_ += ") ";
+        break;
+      case RawKind::kAlloc:
+        text_ += "+" + std::to_string(raw.size) + " ";
+        break;
+      case RawKind::kFree:
+        text_ += "-" + std::to_string(raw.address) + " ";
+        break;
+      case RawKind::kModuleEnter:
+        text_ += "[ ";
+        break;
+      case RawKind::kModuleLeave:
+        text_ += "] ";
+        break;
+      default:
+        break;
+    }
+  }
+
+  bool watched_ = true;
+  const ExpectedAllocs* expected_ = nullptr;
+  std::vector<bool> seen_;
+  std::string text_;
+  std::vector<std::string> steps_;
+  OpTape tape_;
+};
+
+TEST_F(OpTapeTest, OpsOfARepeatedStepComeFromTheTape) {
+  for (int i = 0; i < 5; ++i) plain_step();
+  EXPECT_FALSE(watched_);
+  ASSERT_EQ(steps_.size(), 5u);
+  EXPECT_EQ(steps_[0], "[ (7 +512 (8 +1024 ) -4096 ) ] -8192 ");
+  for (const std::string& step : steps_) EXPECT_EQ(step, steps_[0]);
+}
+
+TEST_F(OpTapeTest, TheProgramIsToldWhatToExpect) {
+  plain_step();
+  plain_step();
+  ASSERT_NE(expected_, nullptr);
+  EXPECT_TRUE(expected_->has(0, 0, 512, 0));
+  EXPECT_TRUE(expected_->has(0, 1, 1024, 0));
+  EXPECT_FALSE(expected_->has(0, 1, 512, 0));
+  EXPECT_FALSE(expected_->has(0, 1, 1024, 1));
+  EXPECT_FALSE(expected_->has(0, 2, 512, 0));
+  EXPECT_FALSE(expected_->has(1, 0, 512, 0));
+}
+
+TEST_F(OpTapeTest, AProgramThatChangesAllTheTimeIsWatchedForGood) {
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t size = 512 * (static_cast<std::uint64_t>(i) % 2 + 1);
+    for (int j = 0; j < 3; ++j) plain_step(size);
+  }
+  EXPECT_TRUE(watched_);
+  EXPECT_EQ(steps_.back(), "[ (7 +1024 (8 +1024 ) -4096 ) ] -8192 ");
+}
+
+TEST_F(OpTapeTest, OpsAreWatchedUntilTwoStepsAreEqual) {
+  plain_step();
+  EXPECT_TRUE(watched_);
+  plain_step(1536);
+  EXPECT_TRUE(watched_);
+  plain_step();
+  EXPECT_TRUE(watched_);
+  plain_step();
+  EXPECT_FALSE(watched_);
+}
+
+TEST_F(OpTapeTest, AnotherSizeEndsTheRepetitionAndClosesItsOps) {
+  for (int i = 0; i < 3; ++i) plain_step();
+  push({.id = 1, .kind = RawKind::kModuleEnter});
+  alloc(0x1000, 512);
+  alloc(0x2000, 2048);
+  EXPECT_TRUE(watched_);
+  step();
+  EXPECT_EQ(steps_.back(), "[ (7 +512 ) +2048 ");
+}
+
+TEST_F(OpTapeTest, AStepThatStopsShortEndsTheRepetition) {
+  for (int i = 0; i < 3; ++i) plain_step();
+  push({.id = 1, .kind = RawKind::kModuleEnter});
+  step();
+  EXPECT_TRUE(watched_);
+}
+
+TEST_F(OpTapeTest, AfterADifferenceTwoWholeEqualStepsAreNeeded) {
+  for (int i = 0; i < 3; ++i) plain_step();
+  plain_step(4096);
+  EXPECT_TRUE(watched_);
+  plain_step();
+  EXPECT_TRUE(watched_);
+  plain_step();
+  EXPECT_FALSE(watched_);
+}
+
+TEST_F(OpTapeTest, AFreeAtAnotherTimeIsNoDifferenceAndIsNotInsideAnOpThatIsOver) {
+  const auto run = [&](bool collects_early) {
+    begin(7);
+    alloc(0x1000, 512);
+    end();
+    if (collects_early) free(0x1000);
+    begin(8);
+    alloc(0x2000, 1024);
+    end();
+    if (!collects_early) free(0x1000);
+    free(0x2000);
+    step();
+  };
+  run(false);
+  run(false);
+  ASSERT_FALSE(watched_);
+  run(true);
+  EXPECT_FALSE(watched_);
+  EXPECT_EQ(steps_.back(), "(7 +512 ) -4096 (8 +1024 ) -8192 ");
+}
+
+TEST_F(OpTapeTest, ThreadsHaveTapesOfTheirOwn) {
+  const auto run = [&](bool other_first) {
+    const auto one = [&] {
+      begin(1, 0);
+      alloc(0x1000, 512, 0);
+      end(0);
+    };
+    const auto two = [&] {
+      begin(2, 1);
+      alloc(0x2000, 1024, 1);
+      end(1);
+    };
+    if (other_first) two();
+    one();
+    if (!other_first) two();
+    free(0x1000);
+    free(0x2000, 1);
+    step();
+  };
+  run(false);
+  run(false);
+  ASSERT_FALSE(watched_);
+  run(true);
+  EXPECT_FALSE(watched_);
+  EXPECT_EQ(steps_.back(), "(2 +1024 (1 +512 ) -4096 ) -8192 ");
+}
+
+TEST_F(OpTapeTest, OpsStillToldOfAfterTheSwitchAreNotTakenTwice) {
+  plain_step();
+  plain_step();
+  ASSERT_FALSE(watched_);
+  watched_ = true;  // as on a thread that has not noticed yet
+  plain_step();
+  EXPECT_EQ(steps_.back(), steps_.front());
+}
+
+TEST_F(OpTapeTest, FinishClosesWhatATapeHasOpened) {
+  plain_step();
+  plain_step();
+  push({.id = 1, .kind = RawKind::kModuleEnter});
+  alloc(0x1000, 512);
+  tape_.finish();
+  EXPECT_EQ(text_, "[ (7 +512 ) ");
+}
+
+// Random programs with nested ops: repeated steps look like watched ones.
+TEST_F(OpTapeTest, RepeatedStepsOfRandomProgramsLookLikeWatchedOnes) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    steps_.clear();
+    watched_ = true;
+    tape_ = OpTape([this](const RawEvent& raw) { note(raw); },
+                   [this](const ExpectedAllocs* allocs) { expect(allocs); });
+    for (int round = 0; round < 4; ++round) {
+      std::mt19937 random(seed);
+      std::vector<std::uint64_t> live;
+      std::uint64_t next = 0x1000;
+      int depth = 0;
+      for (int i = 0; i < 60; ++i) {
+        switch (random() % 4) {
+          case 0:
+            // As the observer does: an op is told of only when it allocates.
+            begin(static_cast<std::uint32_t>(random() % 9));
+            ++depth;
+            [[fallthrough]];
+          case 1:
+            alloc(next, (random() % 5 + 1) * 512);
+            live.push_back(next);
+            next += 0x1000;
+            break;
+          case 2:
+            if (!live.empty()) {
+              free(live.back());
+              live.pop_back();
+            }
+            break;
+          default:
+            if (depth > 0) {
+              end();
+              --depth;
+            }
+        }
+      }
+      for (; depth > 0; --depth) end();
+      for (const std::uint64_t block : live) free(block);
+      step();
+    }
+    ASSERT_EQ(steps_.size(), 4u);
+    ASSERT_FALSE(watched_) << seed;
+    ASSERT_EQ(steps_[2], steps_[0]) << seed;
+    ASSERT_EQ(steps_[3], steps_[0]) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace peakline::capture
