@@ -51,14 +51,6 @@ std::uint64_t handle_owner() noexcept {
   return mine;
 }
 
-// A library's handle, and its workspace with it, belongs to a thread. torch runs backward on a thread
-// of its own for each device; here the calling thread does it, and it must count as the other.
-std::uint64_t library_thread(int device) noexcept {
-  constexpr std::uint64_t kAutograd = std::uint64_t{1} << 32;
-  if (torch::autograd::get_current_graph_task_id() == -1) return this_thread();
-  return kAutograd + static_cast<std::uint64_t>(device);
-}
-
 class ResultMaker {
  public:
   ResultMaker(const Call& call, c10::ArrayRef<c10::Storage> fresh) : call_(call), fresh_(fresh) {}
@@ -115,9 +107,9 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
           scratch.free(step.index);
           break;
         case Step::Kind::kWorkspace:
-          engine.ensure_workspace(call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
-                                  step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(),
-                                  step.key, bytes, &op);
+          engine.ensure_workspace(
+              call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
+              step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(), step.key, bytes, &op);
           break;
       }
     }
