@@ -6,14 +6,13 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 import torch
 from torch import nn, optim
 from torch.distributed.fsdp import FSDPModule
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
-from typing_extensions import TypeVarTuple, Unpack
 
 from peakline._dropin.fsdp_parts import hook_slots, param_groups, waits_in_place
 from peakline._dropin.fsdp_stats import (
@@ -23,7 +22,8 @@ from peakline._dropin.fsdp_stats import (
     _FSDPState,
     _SavedFSDPMethods,
 )
-from peakline.mem_tracker import _TOTAL_KEY, MemTracker, _State
+from peakline._dropin.mem_stats import _TOTAL_KEY
+from peakline.mem_tracker import MemTracker
 
 __all__ = ["FSDPMemTracker"]
 
@@ -144,14 +144,12 @@ class FSDPMemTracker(MemTracker):
     def _fsdp_state_pre_forward(
         self,
         fsdp_mod: nn.Module,
-        orig_fsdp_state_pre_fw: Callable[_P, tuple[tuple[Unpack[_Ts]], dict[str, Any]]],
-    ) -> Callable[_P, tuple[tuple[Unpack[_Ts]], dict[str, Any]]]:
+        orig_fsdp_state_pre_fw: Callable[_P, tuple[tuple[*_Ts], dict[str, Any]]],
+    ) -> Callable[_P, tuple[tuple[*_Ts], dict[str, Any]]]:
         """Snapshots around FSDP's work before a forward: unsharding, and prefetching others."""
 
         @wraps(orig_fsdp_state_pre_fw)
-        def inner(
-            *args: _P.args, **kwargs: _P.kwargs
-        ) -> tuple[tuple[Unpack[_Ts]], dict[str, Any]]:
+        def inner(*args: _P.args, **kwargs: _P.kwargs) -> tuple[tuple[*_Ts], dict[str, Any]]:
             is_bw = self._mod_tracker.is_bw
             known = self._stats_of(fsdp_mod) is not None
             stats = self._fsdp_stats(fsdp_mod)
@@ -159,7 +157,9 @@ class FSDPMemTracker(MemTracker):
                 self._fsdp_state = _FSDPState.PRE_FW
                 if known and self._mod_tracker.parents == {"Global", stats.mod_fqn}:
                     self._begin_iteration(fsdp_mod)
-                self._open(stats, _FSDPModState.BEF_PRE_FW, _FSDPModState.PEAK_FW)
+                self._open_frame(
+                    stats.mod_fqn, stats, _FSDPModState.BEF_PRE_FW, _FSDPModState.PEAK_FW
+                )
             result = orig_fsdp_state_pre_fw(*args, **kwargs)
             if is_bw:
                 if self._ac_mod is None:
@@ -210,7 +210,7 @@ class FSDPMemTracker(MemTracker):
             self._fsdp_state = _FSDPState.PRE_BW
             self._engine.note_backward()
             stats = self._fsdp_stats(fsdp_mod)
-            self._open(stats, _FSDPModState.BEF_PRE_BW, _FSDPModState.PEAK_BW)
+            self._open_frame(stats.mod_fqn, stats, _FSDPModState.BEF_PRE_BW, _FSDPModState.PEAK_BW)
             orig_fsdp_param_group_pre_backward(*args, **kwargs)
             self._snap(stats, _FSDPModState.AFT_PRE_BW)
             self._fsdp_state = _FSDPState.BW
@@ -241,9 +241,6 @@ class FSDPMemTracker(MemTracker):
             self._close_frame(stats.mod_fqn)
 
         return inner
-
-    def _open(self, stats: _FSDPModMemStats, state: _State, peak_state: _State) -> None:
-        self._open_frame(stats.mod_fqn, stats, state, peak_state)
 
     # Into FSDP and out of it
 

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn, optim
@@ -49,6 +49,13 @@ from peakline.mod_tracker import ModTracker
 __all__ = ["MemTracker"]
 
 _PRIVATE_NAMES = (_PYTORCH_MIN_ALLOCATE, _get_mem_divisor, _rounding_fn, _State)  # upstream's
+
+
+class _Stats(Protocol):
+    """The part of a module's statistics that frames fill in."""
+
+    local_peak: dict[torch.device, int]
+    snapshots: dict[_State, list[Snapshot]]
 
 
 class _GradHookHandle:
@@ -125,7 +132,7 @@ class MemTracker(TorchDispatchMode):
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         # Modules running now, by name: where to write their peak, and the engine's frame.
-        self._frames: dict[str, tuple[_ModMemStats, Snapshot, int]] = {}
+        self._frames: dict[str, tuple[_Stats, Snapshot, int]] = {}
         self._last_peak: Snapshot = {}
         self._ask = SubclassFacts()
         self._ref_class = _MemRefType
@@ -344,9 +351,7 @@ class MemTracker(TorchDispatchMode):
 
     # Modules
 
-    def _open_frame(
-        self, name: str, stats: _ModMemStats, state: _ModState, peak_state: _ModState
-    ) -> None:
+    def _open_frame(self, name: str, stats: _Stats, state: _State, peak_state: _State) -> None:
         self._close_frame(name)
         frame, snapshot = self._engine.open_frame()
         stats.local_peak = {dev: sizes[_TOTAL_KEY] for dev, sizes in snapshot.items()}
@@ -361,7 +366,7 @@ class MemTracker(TorchDispatchMode):
             self._write_peak(*frame[:2], self._engine.close_frame(frame[2]))
 
     @staticmethod
-    def _write_peak(stats: _ModMemStats, snapshot: Snapshot, peak: Snapshot) -> None:
+    def _write_peak(stats: _Stats, snapshot: Snapshot, peak: Snapshot) -> None:
         for dev, sizes in peak.items():
             if stats.local_peak.get(dev, 0) < sizes[_TOTAL_KEY]:
                 stats.local_peak[dev] = sizes[_TOTAL_KEY]

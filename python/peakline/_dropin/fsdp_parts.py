@@ -59,4 +59,4 @@ class _WaitsInPlace(TorchDispatchMode):
 
 
 def waits_in_place() -> contextlib.AbstractContextManager[Any]:
-    return _WaitsInPlace()
+    return _WaitsInPlace()  # type: ignore[no-untyped-call]

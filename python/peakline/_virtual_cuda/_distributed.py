@@ -15,9 +15,7 @@ from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
-_NOTE = (
-    "process groups are fake: this is rank {rank} of {world}, and collectives move nothing"
-)
+_NOTE = "process groups are fake: this is rank {rank} of {world}, and collectives move nothing"
 
 
 def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
@@ -46,7 +44,9 @@ def _noted(helper: Any, job: Job) -> Any:
     """Every group is made here, those of meshes too."""
 
     @functools.wraps(helper)
-    def new_process_group(group_size: int, group_rank: int, ranks: Any, *args: Any, **kw: Any) -> Any:
+    def new_process_group(
+        group_size: int, group_rank: int, ranks: Any, *args: Any, **kw: Any
+    ) -> Any:
         made = helper(group_size, group_rank, ranks, *args, **kw)
         if made[0] is not dist.GroupMember.NON_GROUP_MEMBER:
             job.add_communicator(tuple(ranks) or tuple(range(group_size)))

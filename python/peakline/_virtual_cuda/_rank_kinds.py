@@ -1,7 +1,7 @@
 """Which ranks of a job differ in what they hold, seen from its rank 0.
 
-Ranks along a mesh dimension hold shards, and differ where a tensor does not divide evenly; ranks of a
-pipeline hold different stages. Everything else is the same program with the same shapes. A rank's
+Ranks along a mesh dimension hold shards, and differ where a tensor does not divide evenly; ranks of
+a pipeline hold different stages. Everything else is the same program with the same shapes. A rank's
 number is the sum of its places along the dimensions, since rank 0 is at the beginning of each.
 """
 

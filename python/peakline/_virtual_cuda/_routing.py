@@ -1,8 +1,8 @@
 """How many tokens each expert gets: the one value of a mixture of experts that shapes depend on.
 
 Counting tokens (`bincount`, `histc`) over values that nobody knows gives an even share to each
-expert, and `Job.routing_imbalance` times that to the experts of this rank; every other rank is taken
-to send the same. Experts are dealt to the ranks of the group that exchanges the counts, in order.
+expert, and `Job.routing_imbalance` times that to the experts of this rank; every other rank is
+taken to send the same. Experts are dealt to the ranks of the job in order.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def install(patches: Patches, engine: Engine, job: Job) -> None:
     exchange = routing.all_to_all_single(module.all_to_all_single)
     patches.set(module, "all_to_all_single", exchange)
     patches.set(dist, "all_to_all_single", exchange)
-    patches.set(
-        functional, "all_to_all_single", routing.functional(functional.all_to_all_single)
-    )
+    patches.set(functional, "all_to_all_single", routing.functional(functional.all_to_all_single))
 
 
 class _Routing:
@@ -56,11 +54,12 @@ class _Routing:
     def __init__(self, engine: Engine, job: Job) -> None:
         self._engine = engine
         self._job = job
-        self._counts: dict[int, torch.Tensor] = {}
 
     def _is_unknown(self, tensor: Any) -> bool:
         is_tensor = isinstance(tensor, torch.Tensor) and type(tensor) is torch.Tensor
-        return is_tensor and tensor.is_cuda and self._engine.is_virtual(tensor) and not known(tensor)
+        return (
+            is_tensor and tensor.is_cuda and self._engine.is_virtual(tensor) and not known(tensor)
+        )
 
     def _made(self, tensor: torch.Tensor, experts: int, dtype: torch.dtype) -> torch.Tensor:
         self._job.routed = True

@@ -171,7 +171,10 @@ def test_a_functional_collective_moves_the_bytes_of_its_tensors(name: str) -> No
     ("call", "size"),
     [
         (lambda t: functional.all_gather_tensor_autograd(t, 0, dist.group.WORLD), MANY),
-        (lambda t: functional.all_to_all_single_autograd(t, [0] * 4, [25] * 4, dist.group.WORLD), SMALL),
+        (
+            lambda t: functional.all_to_all_single_autograd(t, [0] * 4, [25] * 4, dist.group.WORLD),
+            SMALL,
+        ),
     ],
 )
 def test_collectives_with_gradients_move_the_same(call: Any, size: int) -> None:

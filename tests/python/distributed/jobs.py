@@ -2,7 +2,7 @@
 
     python jobs.py real|virtual WORLD KIND...
 
-Each rank trains two steps and prints the bytes of the tensors that this rank keeps, by what they are.
+Each rank trains two steps and prints the bytes of the tensors that it keeps, by what they are.
 The device is the CPU where there is no GPU, virtual or real.
 """
 
