@@ -476,3 +476,30 @@ def test_displays_show_the_categories(device: torch.device, capsys: Any) -> None
         text = capsys.readouterr().out
         assert "Sharded Param" in text
         assert "After Pre-Forward" in text
+
+
+def test_a_real_run_on_the_cpu_is_tracked() -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.Sequential(MLP(64), MLP(64))
+        shard(model, mesh=init_device_mesh("cpu", (1,)))
+        whole = sum(p.numel() for p in model.parameters()) * 4
+        optimizer = torch.optim.Adam(model.parameters(), foreach=True)
+        x = torch.randn(32, 64)
+        fmt = FSDPMemTracker(model, optimizer)
+        fmt.track_inputs((x,))
+        kept = []
+        with fmt:
+            for _ in range(3):
+                model(x).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                kept.append(fmt.get_tracker_snapshot()[torch.device("cpu")])
+    finally:
+        dist.destroy_process_group()
+    assert kept[1] == kept[2]
+    assert kept[2]["Sharded Param"] == whole
+    assert kept[2]["Unsharded Param"] == 0
+    assert kept[2]["Inputs"] == 32 * 64 * 4
+    assert 2 * whole <= kept[2]["OptState"] <= 2 * whole + 8 * len(list(model.parameters()))
+    assert peak(fmt, torch.device("cpu"))["Total"] > 4 * whole
