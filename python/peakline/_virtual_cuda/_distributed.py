@@ -9,7 +9,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from peakline._virtual_cuda import _objects, _routing, _stages
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
@@ -21,6 +20,8 @@ _NOTE = "process groups are fake: this is rank {rank} of {world}, and collective
 def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     if not dist.is_available():
         return
+    from peakline._virtual_cuda import _objects, _routing, _stages  # these need more of it
+
     module: Any = dist.distributed_c10d
     groups = _Groups(module.init_process_group, module.new_group, notes, job)
     replaced = {
