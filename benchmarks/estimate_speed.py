@@ -28,7 +28,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 STEPS = 8  # steady steps are taken from the last of them
-UPSTREAM_STEPS = 4
+UPSTREAM_STEPS = 3
 
 clock = time.perf_counter
 Child = Callable[[argparse.Namespace], dict[str, Any]]
@@ -108,8 +108,8 @@ def encoder(device: str) -> Subject:
     from torch import nn
 
     with torch.device(device):
-        layer = nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True)
-        model = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+        layers = (nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True) for _ in range(12))
+        model = nn.Sequential(*layers)
         x = torch.rand(16, 256, 768)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     return Subject(model, optimizer, [x], lambda model, x: model(x).square().mean())
@@ -151,12 +151,13 @@ def preload(args: argparse.Namespace) -> None:
     import peakline  # noqa: F401
 
 
-def timed(subject: Any, steps: int) -> list[float]:
+def timed(subject: Any, steps: int, between: Callable[[], Any] = lambda: None) -> list[float]:
     times = []
     for _ in range(steps):
         began = clock()
         subject.step()
         times.append(clock() - began)
+        between()
     return times
 
 
@@ -189,7 +190,7 @@ def child_upstream(args: argparse.Namespace) -> dict[str, Any]:
         tracker.track_external(subject.model, optimizer, *given)
         built = clock() - began
         with tracker:
-            times = timed(subject, UPSTREAM_STEPS)
+            times = timed(subject, UPSTREAM_STEPS, tracker.reset_mod_stats)
     return {"build": built, "steps": times}
 
 

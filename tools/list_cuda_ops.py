@@ -5,7 +5,7 @@
 torch's wheel carries the list of all ops with the backends that implement each. What is in no such
 list is composed of other ops, on a real GPU and on a virtual one alike. A structured op has its
 shape function in C++, as `at::meta::…`; asked through torch's dispatcher, Python might answer, a
-hundred times slower. The file is read line by line: its form is fixed, and a YAML reader need not be
+hundred times slower. The file is read line by line: its form is fixed, and no YAML reader need be
 installed.
 """
 

@@ -109,6 +109,14 @@ KernelState kernel_state(const AllocatorConfig& config) {
   state.sdp_math = context.userEnabledMathSDP();
   state.sdp_cudnn = context.userEnabledCuDNNSDP();
   state.sdp_math_reduced_precision = context.allowFP16BF16ReductionMathSDP();
+  const auto order = context.sDPPriorityOrder();
+  // Until somebody sets it, this is CUDA's business.
+  static const auto kFirst = order;
+  if (order != kFirst) {
+    for (const at::SDPBackend backend : order) {
+      state.sdp_priority.push_back(static_cast<int>(backend));
+    }
+  }
   state.cublas_workspace_config = environment("CUBLAS_WORKSPACE_CONFIG");
   state.cublaslt_workspace_size = environment("CUBLASLT_WORKSPACE_SIZE");
   const std::string unified = environment("TORCH_CUBLASLT_UNIFIED_WORKSPACE");

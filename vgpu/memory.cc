@@ -58,9 +58,12 @@ void Memory::record_into(capture::Recorder* recorder) {
 }
 
 void Memory::on_segment(int device, const SegmentChange& change) {
-  if (recorder_ == nullptr) return;
   const bool takes =
       change.kind == SegmentChange::Kind::kAlloc || change.kind == SegmentChange::Kind::kMap;
+  note(devices_[static_cast<std::size_t>(device)],
+       {takes ? HistoryEvent::Kind::kSegmentAlloc : HistoryEvent::Kind::kSegmentFree,
+        change.address.raw(), static_cast<std::uint64_t>(change.bytes.raw()), change.stream.raw()});
+  if (!records()) return;
   recorder_->push({.address = change.address.raw(),
                    .size = static_cast<std::uint64_t>(change.bytes.raw()),
                    .id = change.stream.raw(),
@@ -103,14 +106,16 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   const Allocation got =
       where.allocator->allocate(Bytes(static_cast<std::int64_t>(bytes)), StreamId(stream));
   if (!got.ok()) {
-    if (recorder_ != nullptr) {
+    note(where, {HistoryEvent::Kind::kOutOfMemory, 0, bytes, stream});
+    if (records()) {
       recorder_->push(
           {.size = bytes, .kind = capture::RawKind::kOutOfMemory, .device = where.recorded.raw()});
     }
     return std::nullopt;
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
-  if (recorder_ != nullptr) write_alloc(where, block, bytes, stream, op, category);
+  note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
+  if (records()) write_alloc(where, block, bytes, stream, op, category);
   if (c10::memoryProfilingEnabled()) {
     report(device, block.address, got.bytes.raw(), where.allocator->stats());
   }
@@ -123,11 +128,12 @@ void Memory::free(int device, std::uint64_t address) {
   Device& where = devices_[static_cast<std::size_t>(device)];
   const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
+  note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
   if (c10::memoryProfilingEnabled()) {
     const AllocatorStats& stats = where.allocator->stats();
     report(device, address, stats.allocated_bytes[0].current - before, stats);
   }
-  if (recorder_ == nullptr) return;
+  if (!records()) return;
   recorder_->push(
       {.address = address, .kind = capture::RawKind::kFree, .device = where.recorded.raw()});
 }
@@ -192,6 +198,17 @@ std::vector<std::pair<std::string, std::int64_t>> Memory::stats(int device) {
 std::vector<SegmentView> Memory::segments(int device) {
   const std::lock_guard guard(mutex_);
   return devices_[static_cast<std::size_t>(device)].allocator->segments();
+}
+
+void Memory::keep_history(bool keep) {
+  const std::lock_guard guard(mutex_);
+  keeps_history_ = keep;
+  for (Device& device : devices_) device.history.clear();
+}
+
+std::vector<HistoryEvent> Memory::history(int device) {
+  const std::lock_guard guard(mutex_);
+  return devices_[static_cast<std::size_t>(device)].history;
 }
 
 std::pair<std::int64_t, std::int64_t> Memory::info(int device) {

@@ -2,16 +2,18 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/CPUAllocator.h>
 
 #include "vgpu/meta_run.h"
 
 namespace peakline::vgpu {
 namespace {
 
+// From torch's own allocator, which no recording watches: the program did not ask for these bytes.
 c10::Storage host_storage(std::uint64_t bytes) {
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                c10::SymInt(static_cast<std::int64_t>(bytes)),
-                                               c10::GetAllocator(c10::kCPU), true);
+                                               c10::GetDefaultCPUAllocator(), true);
 }
 
 at::Tensor host_view(const c10::Storage& storage, const c10::TensorImpl& like) {

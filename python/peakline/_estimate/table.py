@@ -73,10 +73,16 @@ def _modules(answer: dict[str, Any]) -> str:
         return ""
     names = ("Parameter", "Gradient", "Activation")
     table = [["  Module", "Total", *names, "Rest"]]
-    for path, row in rows:
+    above: list[str] = []  # paths of the shown modules around this one
+    for shown, row in rows:
+        while above and not row["path"].startswith(above[-1] + "."):
+            above.pop()
+        name = shown[len(above[-1]) + 1 :] if above else shown
+        label = "  " * (len(above) + 1) + name
+        above.append(row["path"])
         parts = [row["by_category"].get(name, 0) for name in names]
         sizes = [row["peak"], *parts, row["peak"] - sum(parts)]
-        table.append([f"  {path}", *(format_size(size) if size else "-" for size in sizes)])
+        table.append([label, *(format_size(size) if size else "-" for size in sizes)])
     return "Top modules at the peak\n" + _aligned(table)
 
 

@@ -98,7 +98,34 @@ py::dict to_dict(const SegmentView& segment, int device) {
                   py::arg("blocks") = blocks);
 }
 
+const char* action_name(vgpu::HistoryEvent::Kind kind) {
+  switch (kind) {
+    case vgpu::HistoryEvent::Kind::kAlloc:
+      return "alloc";
+    case vgpu::HistoryEvent::Kind::kFree:
+      return "free_completed";
+    case vgpu::HistoryEvent::Kind::kSegmentAlloc:
+      return "segment_alloc";
+    case vgpu::HistoryEvent::Kind::kSegmentFree:
+      return "segment_free";
+    default:
+      return "oom";
+  }
+}
+
+py::list history(int device) {
+  py::list out;
+  for (const vgpu::HistoryEvent& event : engine().memory().history(device)) {
+    out.append(py::dict(py::arg("action") = action_name(event.kind),
+                        py::arg("addr") = event.address, py::arg("size") = event.bytes,
+                        py::arg("stream") = event.stream, py::arg("frames") = py::list()));
+  }
+  return out;
+}
+
 py::dict snapshot() {
+  py::list traces;
+  for (int device = 0; device < engine().devices(); ++device) traces.append(history(device));
   py::list segments;
   for (int device = 0; device < engine().devices(); ++device) {
     for (const SegmentView& segment : engine().memory().segments(device)) {
@@ -109,7 +136,7 @@ py::dict snapshot() {
   py::dict settings(py::arg("PYTORCH_CUDA_ALLOC_CONF") = config.text,
                     py::arg("expandable_segments") = config.expandable_segments,
                     py::arg("garbage_collection_threshold") = config.garbage_collection_threshold);
-  return py::dict(py::arg("segments") = segments, py::arg("device_traces") = py::list(),
+  return py::dict(py::arg("segments") = segments, py::arg("device_traces") = traces,
                   py::arg("allocator_settings") = settings,
                   py::arg("external_annotations") = py::list());
 }
@@ -158,6 +185,7 @@ void bind_memory(py::module_& m) {
         [](int device) { return engine().memory().fraction(checked(device)); });
   m.def("mem_get_info", [](int device) { return engine().memory().info(checked(device)); });
   m.def("snapshot", &snapshot);
+  m.def("record_history", [](bool keep) { engine().memory().keep_history(keep); });
 }
 
 void bind_devices(py::module_& m) {
