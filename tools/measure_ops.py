@@ -46,6 +46,11 @@ def events() -> list[dict[str, Any]]:
     return [e for e in traces[0] if e["action"] in KINDS] if traces else []
 
 
+def asked(what: str) -> int:
+    """Bytes as the program asked for them, before the allocator rounds."""
+    return int(torch.cuda.memory_stats().get(f"requested_bytes.all.{what}", 0))
+
+
 class Probe:
     """The allocator's events and peak rise while a call runs."""
 
@@ -55,12 +60,14 @@ class Probe:
     def __call__(self, call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
+        asked_before = asked("current")
         torch.cuda.reset_peak_memory_stats()
         if not self.peaks_only:
             history(True)
         result = call()
         torch.cuda.synchronize()
         seen: dict[str, Any] = {"rise": torch.cuda.max_memory_allocated() - before}
+        seen["requested"] = asked("peak") - asked_before
         if not self.peaks_only:
             seen["events"] = [
                 ("+" if e["action"] == "alloc" else "-") + str(e["size"])
@@ -117,15 +124,16 @@ def measure_ops(out: Path, peaks_only: bool, seconds: float) -> None:
 def choice_grid() -> Iterator[dict[str, Any]]:
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
     for dtype, d, (t, s), (h, kv), mask, dropout, causal, grad in itertools.product(
-        dtypes, (16, 36, 64, 80, 100, 128, 192, 256, 320), ((128, 128), (100, 60), (1, 64), (77, 1)),
+        dtypes, (16, 36, 64, 80, 100, 128, 192, 256, 320),
+        ((128, 128), (100, 60), (1, 64), (77, 1)),
         ((8, 8), (8, 2)),
         (None, "bool", "float", "head"), (0.0, 0.1), (False, True), (True, False),
     ):  # fmt: skip
         if (mask and causal) or (dropout and (d not in (64, 256) or mask)):
             continue
         yield {
-            "dtype": dtype, "d": d, "t": t, "s": s, "h": h, "kv": kv, "mask": mask, "dropout": dropout,
-            "causal": causal, "grad": grad,
+            "dtype": dtype, "d": d, "t": t, "s": s, "h": h, "kv": kv, "mask": mask,
+            "dropout": dropout, "causal": causal, "grad": grad,
         }  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 #include "vgpu/memory.h"
 
+#include <c10/core/Allocator.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -18,6 +20,14 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
   if (options.limit) driver.total = std::max(driver.total, *options.limit + driver.in_use);
   driver.top = Address(kTop - kRangePerDevice * static_cast<std::uint64_t>(device));
   return driver;
+}
+
+// Where torch's CUDA allocator tells whoever watches memory on this thread, so does this one.
+void report(int device, std::uint64_t address, std::int64_t change, const AllocatorStats& stats) {
+  c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), change,
+                                   static_cast<std::size_t>(stats.allocated_bytes[0].current),
+                                   static_cast<std::size_t>(stats.reserved_bytes[0].current),
+                                   c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
 }
 
 }  // namespace
@@ -106,6 +116,9 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
   if (records()) write_alloc(where, block, bytes, stream, op, category);
+  if (c10::memoryProfilingEnabled()) {
+    report(device, block.address, got.bytes.raw(), where.allocator->stats());
+  }
   return block;
 }
 
@@ -113,8 +126,13 @@ void Memory::free(int device, std::uint64_t address) {
   if (address == 0) return;
   const std::lock_guard guard(mutex_);
   Device& where = devices_[static_cast<std::size_t>(device)];
+  const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
   note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
+  if (c10::memoryProfilingEnabled()) {
+    const AllocatorStats& stats = where.allocator->stats();
+    report(device, address, stats.allocated_bytes[0].current - before, stats);
+  }
   if (!records()) return;
   recorder_->push(
       {.address = address, .kind = capture::RawKind::kFree, .device = where.recorded.raw()});

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from peakline import _script
-from peakline._estimate import arguments
+from peakline._estimate import all_ranks, arguments, job
 from peakline._estimate.arguments import BAD_USAGE, complain
 
 # The allocator's settings count from when CUDA starts, which on a real GPU is after a script's
@@ -24,7 +24,7 @@ def main(argv: list[str], alone: bool = False) -> int:
     """`alone`: nobody else needs this process."""
     args = arguments.parse(argv)
     args.argv = argv
-    args.restart = alone
+    args.restart = alone and not args.ranks
     try:
         if args.script:
             run = _script.script(args.script, args.script_args)
@@ -33,39 +33,58 @@ def main(argv: list[str], alone: bool = False) -> int:
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
-    return _estimate(args, run)
+    began = time.perf_counter()
+    if args.ranks:
+        status, answers = all_ranks.estimate_distinct(lambda rank: _estimate(args, run, rank))
+        found = all_ranks.largest(answers) if answers else None
+    else:
+        status, found = _estimate(args, run, args.rank or 0)
+    if found is None or (args.ranks and len(found["ranks"]) < len(found["distinct_ranks"])):
+        return status
+    return _tell(args, found, time.perf_counter() - began)
 
 
-def _estimate(args: argparse.Namespace, run: Callable[[], None]) -> int:
+def _estimate(
+    args: argparse.Namespace, run: Callable[[], None], rank: int
+) -> tuple[int, dict[str, Any] | None]:
+    """The exit status, and the answer unless the script failed."""
     from peakline._estimate import answer, outcome
     from peakline.virtual_gpu import virtual_gpu
 
     given = _settings()
+    job.set_environment(args, rank)
     try:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
-        began = time.perf_counter()
+        gpu.job.routing_imbalance = args.routing_imbalance
         with gpu as recording:
             ended = outcome.run_script(run, args.steps, gpu.label_alive)
+            gpu.job.finish(wants_kinds=bool(args.ranks))
     except (ValueError, OSError) as error:
         complain(str(error))
-        return BAD_USAGE
-    seconds = time.perf_counter() - began
+        return BAD_USAGE, None
     changed = _settings() != given
     if changed and args.restart:
         _start_again(args.argv)
     if args.output:
-        recording.save(args.output)
+        recording.save(_output(args, rank))
     if ended.status != 0:
-        complain(f"the script failed (status {ended.status}), so there is no estimate")
-        return outcome.SCRIPT_FAILED
+        who = f"rank {rank}: " if args.world_size else ""
+        complain(f"{who}the script failed (status {ended.status}), so there is no estimate")
+        return outcome.SCRIPT_FAILED, None
     if not any(device.startswith("cuda") for device in recording.devices):
         complain("the script used no GPU memory, so there is nothing to estimate")
-        return outcome.SCRIPT_FAILED
+        return outcome.SCRIPT_FAILED, None
     notes = gpu.notes()
     if changed:
         notes.append(_CHANGED.format(settings=_settings()) + ", which came too late to be counted")
     found = answer.build(recording, ended, args.steps, notes)
-    return _tell(args, found, seconds)
+    return 0, gpu.job.complete(found, rank, args.nccl_memory, args.memory)
+
+
+def _output(args: argparse.Namespace, rank: int) -> Path:
+    """`-o`; one file per rank when there are several."""
+    path = Path(args.output)
+    return path.with_name(f"{path.stem}.{rank}{path.suffix}") if args.ranks else path
 
 
 def _settings() -> str:
@@ -78,9 +97,9 @@ def _start_again(argv: list[str]) -> NoReturn:
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> int:
-    from peakline._estimate import outcome, table
+    from peakline._estimate import outcome, rank_table, table
 
-    fits = not found["ooms"]
+    fits = found["fits"] is not False and not found["ooms"]
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:
@@ -91,6 +110,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> in
         count = f"{steps} step{'' if steps == 1 else 's'}"
         title = f"{what}, torch {found['torch']}, {count} in {seconds:.2f} s"
         print(table.render(found, title), end="")
+        print(rank_table.render(found), end="")
     return outcome.FITS if fits else outcome.DOES_NOT_FIT
 
 

@@ -70,6 +70,7 @@ def main(argv: list[str]) -> int:
     from peakline.track import Tracker
 
     info = {"command": " ".join([args.script or f"-m {args.module}", *args.script_args])}
+    info |= _rank()
     tracker = Tracker([], [], ops=not args.no_ops, path=output, info=info)
     try:
         recording = tracker.start()
@@ -87,6 +88,12 @@ def main(argv: list[str]) -> int:
     summary = ", ".join(where) or "nothing was allocated"
     _complain(f"wrote {output} (peak: {summary}); look at it with: peakline show {output}")
     return status
+
+
+def _rank() -> dict[str, str]:
+    """Which rank of how many this is, for `peakline merge`."""
+    names = {"RANK": "rank", "WORLD_SIZE": "world_size"}
+    return {key: os.environ[name] for name, key in names.items() if os.environ.get(name)}
 
 
 def _peak(recording: object, device: str) -> str:

@@ -7,7 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn, optim
@@ -49,6 +49,13 @@ from peakline.mod_tracker import ModTracker
 __all__ = ["MemTracker"]
 
 _PRIVATE_NAMES = (_PYTORCH_MIN_ALLOCATE, _get_mem_divisor, _rounding_fn, _State)  # upstream's
+
+
+class _Stats(Protocol):
+    """The part of a module's statistics that frames fill in."""
+
+    local_peak: dict[torch.device, int]
+    snapshots: dict[_State, list[Snapshot]]
 
 
 class _GradHookHandle:
@@ -125,7 +132,7 @@ class MemTracker(TorchDispatchMode):
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         # Modules running now, by name: where to write their peak, and the engine's frame.
-        self._frames: dict[str, tuple[_ModMemStats, Snapshot, int]] = {}
+        self._frames: dict[str, tuple[_Stats, Snapshot, int]] = {}
         self._last_peak: Snapshot = {}
         self._ask = SubclassFacts()
         self._ref_class = _MemRefType
@@ -344,9 +351,7 @@ class MemTracker(TorchDispatchMode):
 
     # Modules
 
-    def _open_frame(
-        self, name: str, stats: _ModMemStats, state: _ModState, peak_state: _ModState
-    ) -> None:
+    def _open_frame(self, name: str, stats: _Stats, state: _State, peak_state: _State) -> None:
         self._close_frame(name)
         frame, snapshot = self._engine.open_frame()
         stats.local_peak = {dev: sizes[_TOTAL_KEY] for dev, sizes in snapshot.items()}
@@ -361,7 +366,7 @@ class MemTracker(TorchDispatchMode):
             self._write_peak(*frame[:2], self._engine.close_frame(frame[2]))
 
     @staticmethod
-    def _write_peak(stats: _ModMemStats, snapshot: Snapshot, peak: Snapshot) -> None:
+    def _write_peak(stats: _Stats, snapshot: Snapshot, peak: Snapshot) -> None:
         for dev, sizes in peak.items():
             if stats.local_peak.get(dev, 0) < sizes[_TOTAL_KEY]:
                 stats.local_peak[dev] = sizes[_TOTAL_KEY]
@@ -448,7 +453,7 @@ class MemTracker(TorchDispatchMode):
             self._in_opt = True
 
         def _opt_step_post_hook(optimizer: optim.Optimizer, args: Any, kwargs: Any) -> None:
-            self._track_optimizer_states(_MemRefType.OPT, optimizer)
+            self._track_optimizer_states(self._ref_class.OPT, optimizer)  # type: ignore[attr-defined]
             self._in_opt = False
 
         self._optimizer_hook_handles = (
@@ -468,6 +473,16 @@ class MemTracker(TorchDispatchMode):
 
     # The context
 
+    def _attach(self) -> None:
+        self._register_global_optimizer_hook()
+        self._mod_tracker.register_user_hooks(
+            self._pre_fw_hook, self._post_fw_hook, self._pre_bw_hook, self._post_bw_hook
+        )
+
+    def _detach(self) -> None:
+        self._deregister_param_and_optimizer_hooks()
+        self._mod_tracker.clear_user_hooks()
+
     def _learn_block_sizes(self) -> None:
         """Blocks older than the context may be larger than their tensors; the allocator knows."""
         if not any(dev.type == "cuda" for dev in self._engine.now()):
@@ -484,10 +499,7 @@ class MemTracker(TorchDispatchMode):
             if not fake:
                 self._learn_block_sizes()
             self._engine.start(fake)
-            self._register_global_optimizer_hook()
-            self._mod_tracker.register_user_hooks(
-                self._pre_fw_hook, self._post_fw_hook, self._pre_bw_hook, self._post_bw_hook
-            )
+            self._attach()
             self._track_resize()
             self._engine.reset_peak()
             self._mod_tracker.__enter__()
@@ -499,8 +511,7 @@ class MemTracker(TorchDispatchMode):
         if self._depth > 0:
             return
         self._engine.stop()
-        self._deregister_param_and_optimizer_hooks()
-        self._mod_tracker.clear_user_hooks()
+        self._detach()
         self._restore_resize()
         self._mod_tracker.__exit__(*args)
         for name in list(self._frames):

@@ -53,6 +53,7 @@ class virtual_gpu:
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
+        self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
 
@@ -69,7 +70,7 @@ class virtual_gpu:
             self._tracker = tracker
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
-            self._installed = _virtual_cuda.install(_C.vgpu)
+            self._installed = _virtual_cuda.install(_C.vgpu, self.job)
             stack.callback(self._remember, self._installed)
             self._stack = stack.pop_all()
         return run

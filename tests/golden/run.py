@@ -46,6 +46,15 @@ def transcript(cli: str, command: str, folder: str) -> str:
     )
 
 
+def write_ranks(folder: Path) -> None:
+    """Ranks of a job: 1 is larger, 2 is missing, 3 was killed, 4 is damaged."""
+    training = (folder / "training.peak").read_bytes()
+    (folder / "run.0.peak").write_bytes(training)
+    (folder / "run.1.peak").write_bytes((folder / "grown.peak").read_bytes())
+    (folder / "run.3.peak").write_bytes(training[:-8])
+    (folder / "run.4.peak").write_text("no recording\n")
+
+
 def too_wide(text: str) -> list[str]:
     return [line for line in text.splitlines() if len(line) > 80]
 
@@ -63,6 +72,7 @@ def main() -> int:
             subprocess.run([args.maker, name, f"{folder}/{name}.peak"], check=True)
         Path(folder, "text.peak").write_text("no recording\n")
         Path(folder, "cut.peak").write_bytes(Path(folder, "training.peak").read_bytes()[:100])
+        write_ranks(Path(folder))
         Path(folder, "trace.csv").write_text(TRACE)
         Path(folder, "evil.pickle").write_bytes(b"\x80\x04cos\nsystem\n(S'false'\ntR.")
         for case in cases:
@@ -74,7 +84,7 @@ def main() -> int:
             elif actual != expected:
                 failed += 1
                 print(f"{case.name}: expected\n{expected}\nbut got\n{actual}", file=sys.stderr)
-            for_people = case.name.startswith(("show-", "diff-", "check-", "live-"))
+            for_people = case.name.startswith(("show-", "merge-", "diff-", "check-", "live-"))
             if for_people and "--json" not in command and too_wide(actual.split("--- stderr")[0]):
                 failed += 1
                 print(f"{case.name}: lines over 80 columns: {too_wide(actual)}", file=sys.stderr)

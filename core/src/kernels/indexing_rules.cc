@@ -65,7 +65,21 @@ void index_put(RuleContext& op) {
   if (op.args.flag(3) || op.state.deterministic_algorithms) accumulate(op, 1, 2);
 }
 
+// Rolls one dimension after the other; every turn but the last leaves a copy behind.
+void roll(RuleContext& op) {
+  const std::size_t turns = op.args.integers(2).size();
+  int before = -1;
+  for (std::size_t i = 1; i < turns; ++i) {
+    const int turned = op.program.alloc(op.args.tensor(0).bytes().raw());
+    op.program.free(before);
+    before = turned;
+  }
+  op.program.outputs();
+  op.program.free(before);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::roll", roll},
     {"aten::index_put", index_put},
     {"aten::index_put_", index_put},
     {"aten::_unsafe_index_put", index_put},

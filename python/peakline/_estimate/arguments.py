@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from peakline import _C
+from peakline._estimate import job
 
 BAD_USAGE = 2
 EXAMPLE = "example: peakline estimate train.py --gpu h100 --memory 40GiB -- --batch-size 8"
@@ -33,6 +34,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(own)
     if (args.script is None) == (args.module is None):
         parser.error("give either a script or -m MODULE")
+    job.check(args, parser.error)
+    args.devices = job.devices(args)
     if args.devices not in range(1, 9):
         parser.error(f"--devices takes 1 to 8, and got {args.devices}")
     if args.steps < 1:
@@ -79,18 +82,23 @@ def _parser() -> _Parser:
         help="end the script after N steps of the first optimizer; default: 3",
     )
     parser.add_argument(
-        "--devices", type=int, default=1, metavar="N", help="how many GPUs, 1 to 8; default: 1"
+        "--devices", type=int, metavar="N", help="how many GPUs, 1 to 8; default: 1"
     )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
+    job.add_arguments(parser, _size_or_zero)
     return parser
 
 
-def _size(text: str) -> int:
+def _size_or_zero(text: str) -> int:
     try:
-        size = _C.parse_size(text)
+        return _C.parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _size(text: str) -> int:
+    size = _size_or_zero(text)
     if size <= 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no memory at all")
     return size

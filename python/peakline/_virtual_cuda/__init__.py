@@ -23,10 +23,11 @@ from peakline._virtual_cuda import (
     _streams,
 )
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
-__all__ = ["Engine", "Installed", "install"]
+__all__ = ["Engine", "Installed", "Job", "install"]
 
 
 class Installed:
@@ -44,8 +45,12 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine) -> Installed:
-    """Makes torch.cuda answer for the devices of `engine`, which has been entered."""
+def install(engine: Engine, job: Job | None = None) -> Installed:
+    """Makes torch.cuda answer for the devices of `engine`, which has been entered.
+
+    What it learns of the job that this process is a rank of goes into `job`.
+    """
+    job = job or Job()
     patches, notes = Patches(), Notes()
     try:
         _refused.install(patches)
@@ -59,7 +64,7 @@ def install(engine: Engine) -> Installed:
         _parallel.install(patches)
         _random.install(patches, engine)
         _compile.install(patches, notes)
-        _distributed.install(patches, notes)
+        _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, notes)
     except BaseException:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from typing import Any
 
 import torch.distributed as dist
 
+from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
-_NOTE = (
-    "process groups are fake: this is rank {rank} of {world}, collectives move nothing, and what "
-    "{backend} itself allocates is not counted"
-)
+_NOTE = "process groups are fake: this is rank {rank} of {world}, and collectives move nothing"
 
 
-def install(patches: Patches, notes: Notes) -> None:
+def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     if not dist.is_available():
         return
+    from peakline._virtual_cuda import _objects, _routing, _stages  # these need more of it
+
     module: Any = dist.distributed_c10d
-    groups = _Groups(module.init_process_group, module.new_group, notes)
+    groups = _Groups(module.init_process_group, module.new_group, notes, job)
     replaced = {
         "init_process_group": groups.init_process_group,
         "new_group": groups.new_group,
@@ -30,17 +32,38 @@ def install(patches: Patches, notes: Notes) -> None:
     for name, function in replaced.items():
         patches.set(module, name, function)
         patches.set(dist, name, function)
+    helper = module._new_process_group_helper
+    patches.set(module, "_new_process_group_helper", _noted(helper, job))
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
+    _objects.install(patches)
+    _routing.install(patches, engine, job)
+    _stages.install(patches, job)
+
+
+def _noted(helper: Any, job: Job) -> Any:
+    """Every group is made here, those of meshes too."""
+
+    @functools.wraps(helper)
+    def new_process_group(
+        group_size: int, group_rank: int, ranks: Any, *args: Any, **kw: Any
+    ) -> Any:
+        made = helper(group_size, group_rank, ranks, *args, **kw)
+        if made[0] is not dist.GroupMember.NON_GROUP_MEMBER:
+            job.add_communicator(tuple(ranks) or tuple(range(group_size)))
+        return made
+
+    return new_process_group
 
 
 class _Groups:
     """Answers requests for any backend with torch's own fake one."""
 
-    def __init__(self, init: Any, new_group: Any, notes: Notes) -> None:
+    def __init__(self, init: Any, new_group: Any, notes: Notes, job: Job) -> None:
         self._init = init
         self._new_group = new_group
         self._notes = notes
+        self._job = job
         self._made = False
 
     def init_process_group(
@@ -60,8 +83,8 @@ class _Groups:
         if world_size < 0:
             world_size = int(os.environ.get("WORLD_SIZE", "1"))
         if str(backend) != "fake":
-            named = "nccl" if backend is None else str(backend)
-            self._notes.add(_NOTE.format(rank=rank, world=world_size, backend=named))
+            self._notes.add(_NOTE.format(rank=rank, world=world_size))
+        self._job.world_size = world_size
         self._init("fake", rank=rank, world_size=world_size, store=FakeStore())
         self._made = True
 

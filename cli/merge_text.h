@@ -1,0 +1,15 @@
+// A merge as text.
+#pragma once
+
+#include <string>
+
+#include <peakline/merge.h>
+
+#include "text.h"
+
+namespace peakline::cli {
+
+// At most `top` modules; 80 columns wide.
+std::string merge_text(const RankMerge& merge, std::size_t top, const Paint& paint);
+
+}  // namespace peakline::cli

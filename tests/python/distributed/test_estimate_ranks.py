@@ -1,0 +1,240 @@
+"""One rank of a job that is not there: flags, environment, kinds of ranks, and what they hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import peakline
+from peakline._estimate import all_ranks, arguments, job
+from peakline._virtual_cuda._job import Job
+from peakline._virtual_cuda._rank_kinds import RankKinds, shard_starts
+from peakline._virtual_cuda._routing import shares
+
+PIPELINE = """
+import os, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+dist.init_process_group()
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+part = nn.Sequential(*(nn.Linear(256, 256) for _ in range(rank + 1))).to(device)
+given = torch.zeros(2, 256, device=device, requires_grad=rank > 0)
+out = torch.zeros(2, 256, device=device, requires_grad=True)
+stage = PipelineStage(part, rank, world, device, input_args=(given,), output_args=(out,))
+schedule = ScheduleGPipe(stage, 4, loss_fn=lambda y, t: (y - t).square().mean())
+optimizer = torch.optim.AdamW(part.parameters())
+while True:
+    x = torch.randn(8, 256, device=device)
+    schedule.step(*([x] if rank == 0 else []), **({"target": x} if rank == world - 1 else {}))
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--rank", "1"], "need --world-size"),
+        (["--world-size", "4", "--rank", "4"], "0 to 3"),
+        (["--world-size", "0"], "from 1"),
+        (["--world-size", "4", "--rank", "1", "--ranks", "all-distinct"], "not both"),
+        (["--world-size", "4", "--local-world-size", "5"], "1 to 4"),
+    ],
+)
+def test_flags_that_cannot_be_meant_are_refused(flags: list[str], words: str, capsys: Any) -> None:
+    with pytest.raises(SystemExit) as ended:
+        arguments.parse(["train.py", *flags])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_the_environment_is_torchruns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    args = arguments.parse(["train.py", "--world-size", "20", "--rank", "17"])
+    assert args.devices == 8
+    job.set_environment(args, 17)
+    wanted = {"RANK": "17", "WORLD_SIZE": "20", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}
+    assert wanted.items() <= os.environ.items()
+    assert os.environ["GROUP_RANK"] == "2"
+    assert {"MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 16])
+def test_kinds_of_shards_are_where_torch_chunks_differ(parts: int) -> None:
+    for size in range(1, 40):
+        lengths = [len(chunk) for chunk in torch.arange(size).chunk(parts)]
+        lengths += [0] * (parts - len(lengths))
+        starts = {i for i in range(parts) if i == 0 or lengths[i] != lengths[i - 1]}
+        assert shard_starts(size, parts) == starts, size
+
+
+def test_kinds_of_a_mesh_are_stages_times_uneven_shards() -> None:
+    with peakline.virtual_gpu("h200", devices=8):
+        dist.init_process_group("nccl", rank=0, world_size=8)
+        mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("pp", "dp"))
+        model = nn.Linear(16, 10, bias=False, device="cuda")
+        fully_shard(model, mesh=mesh["dp"])
+        kinds = RankKinds()
+        kinds.add_sharded_tensors(model.parameters())
+        assert kinds.representatives(8) == [0, 3]  # 3, 3, 3 and 1 rows
+        kinds.add_stages(mesh.get_group("pp"))
+        assert kinds.representatives(8) == [0, 3, 4, 7]
+
+
+def test_one_rank_of_each_stage_is_estimated_and_the_largest_shown(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PIPELINE)
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-m", "peakline._estimate_script", str(script), "--world-size", "3"]
+    command += ["--ranks", "all-distinct", "--steps", "2", "--json", str(out)]
+    command += ["--nccl-memory", "16MiB", "-o", str(tmp_path / "run.peak")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(out.read_text())
+    assert [row["rank"] for row in answer["ranks"]] == [0, 1, 2]
+    assert answer["rank"] == 2
+    assert answer["peak_allocated"] == max(row["peak_allocated"] for row in answer["ranks"])
+    assert answer["world_size"] == 3
+    assert answer["communicators"] == [3]
+    assert answer["nccl_memory"] == 16 << 20
+    assert "the largest" in done.stdout
+    assert sorted(path.name for path in tmp_path.glob("*.peak")) == [
+        "run.0.peak",
+        "run.1.peak",
+        "run.2.peak",
+    ]
+
+
+def test_a_rank_that_waits_for_an_object_is_told_so() -> None:
+    with peakline.virtual_gpu("h200", devices=2):
+        dist.init_process_group("nccl", rank=1, world_size=2)
+        with pytest.raises(RuntimeError, match="no other"):
+            dist.recv_object_list([None], src=0)
+        gathered: list[Any] = [None, None]
+        dist.all_gather_object(gathered, "mine")
+        assert gathered == ["mine", "mine"]
+
+
+def test_replicas_and_shards_of_a_thousand_ranks_hold_their_part() -> None:
+    with peakline.virtual_gpu("h200"):
+        dist.init_process_group("nccl", rank=17, world_size=1024)
+        whole = 1024 * 1024 * 4
+        replica = DistributedDataParallel(nn.Linear(1024, 1024, bias=False, device="cuda"))
+        assert torch.cuda.memory_allocated() >= whole
+        del replica
+        before = torch.cuda.memory_allocated()
+        hybrid = nn.Linear(1024, 1024, bias=False, device="cuda")
+        mesh = init_device_mesh("cuda", (128, 8), mesh_dim_names=("replicate", "shard"))
+        fully_shard(hybrid, mesh=mesh)
+        assert torch.cuda.memory_allocated() - before == whole // 8
+        before = torch.cuda.memory_allocated()
+        sharded = nn.Linear(1024, 1024, bias=False, device="cuda")
+        fully_shard(sharded, mesh=init_device_mesh("cuda", (1024,)))
+        assert torch.cuda.memory_allocated() - before == whole // 1024
+
+
+def test_context_parallel_attention_keeps_its_own_part_of_the_sequence() -> None:
+    from torch.distributed.tensor.experimental import context_parallel
+
+    batch, heads, length, width, world = 2, 8, 1024, 64, 4
+    with peakline.virtual_gpu("h200", devices=world):
+        dist.init_process_group("nccl", rank=1, world_size=world)
+        torch.cuda.set_device(1)
+        mesh = init_device_mesh("cuda", (world,))
+        x = torch.randn(batch, length, width, device="cuda")
+        with context_parallel(mesh, buffers=[x], buffer_seq_dims=[1]):
+            assert x.shape == (batch, length // world, width)
+            shape = (batch, heads, length // world, width)
+            q, k, v = (
+                torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                for _ in range(3)
+            )
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            out = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            kept = torch.cuda.memory_allocated() - before
+            peak = torch.cuda.max_memory_allocated() - before
+        assert x.shape == (batch, length, width)
+    part = batch * heads * (length // world)
+    output, sums = part * width * 2, part * 4  # bf16; one float a row
+    random_state = 2 * 512
+    assert out.shape == shape
+    assert kept == output + sums + random_state
+    assert peak >= kept + world * 2 * output  # every rank's keys and values came by
+
+
+def test_tokens_are_dealt_evenly_or_as_was_said() -> None:
+    for tokens in (0, 7, 100, 4096):
+        for imbalance in (0.0, 1.0, 1.5, 9.0):
+            counts = shares(tokens, 8, range(2, 4), imbalance)
+            assert sum(counts) == tokens
+            assert sum(counts[2:4]) == min(tokens, round(imbalance * tokens / 4))
+    assert shares(16, 4, range(0, 1), 1.0) == [4, 4, 4, 4]
+    assert shares(16, 4, range(0, 1), 2.0)[0] == 8
+    assert shares(10, 2, range(0, 2), 1.0) == [5, 5]
+
+
+@pytest.mark.parametrize("imbalance", [1.0, 2.0])
+def test_experts_get_the_stated_share_of_tokens_that_nobody_knows(imbalance: float) -> None:
+    gpu = peakline.virtual_gpu("h200", devices=4)
+    gpu.job.routing_imbalance = imbalance
+    with gpu:
+        dist.init_process_group("nccl", rank=1, world_size=4)
+        chosen = torch.randn(4096, 8, device="cuda").argmax(1)
+        counts = torch.bincount(chosen, minlength=8)
+        received = torch.empty_like(counts)
+        dist.all_to_all_single(received, counts)
+        assert sum(counts.tolist()) == 4096
+        mine = int(imbalance * 512)
+        assert counts.tolist()[2:4] == [mine, mine]
+        assert received.tolist() == [mine, mine] * 4
+        assert torch.histc(chosen.float(), bins=8, min=0, max=8).tolist() == counts.tolist()
+    assert gpu.job.routed
+
+
+def test_counts_that_are_known_stay_as_they_are() -> None:
+    with peakline.virtual_gpu("h200"):
+        dist.init_process_group("nccl", rank=0, world_size=1)
+        assert torch.bincount(torch.tensor([0, 2, 2]).cuda(), minlength=4).tolist() == [1, 0, 2, 0]
+        assert torch.bincount(torch.tensor([1, 1]), minlength=2).tolist() == [0, 2]
+
+
+def test_nccls_memory_counts_against_the_gpu_but_not_against_a_limit() -> None:
+    told = Job()
+    told.world_size = 4
+    told.add_communicator((0, 1, 2, 3))
+    told.add_communicator((0, 1))
+    told.add_communicator((0,))
+    answer = {"peak_reserved": 90, "memory_limit": 100, "fits": True, "warnings": []}
+    assert told.complete(dict(answer, warnings=[]), 0, 4, None)["fits"]
+    assert not told.complete(dict(answer, warnings=[]), 0, 6, None)["fits"]
+    limited = told.complete(dict(answer, warnings=[]), 0, 6, 100)
+    assert limited["fits"]
+    assert limited["nccl_memory"] == 12
+    assert limited["communicators"] == [4, 2]
+    assert "2 NCCL communicators" in limited["warnings"][0]
+
+
+def test_a_rank_that_dies_is_a_failure_and_not_left_out() -> None:
+    def estimate(rank: int) -> tuple[int, dict[str, Any] | None]:
+        if rank == 1:
+            os._exit(7)
+        return 0, {"rank": rank, "distinct_ranks": [0, 1, 2]}
+
+    status, answers = all_ranks.estimate_distinct(estimate)
+    assert status == 1
+    assert [answer["rank"] for answer in answers] == [0, 2]
