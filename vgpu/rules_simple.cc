@@ -41,7 +41,8 @@ bool all_alike(const Call& call) {
 
 // Arithmetic of lists gives a list like the first, where types do not mix.
 bool list_like_first(const Call& call, ShapeBuilder& out) {
-  if (!all_alike(call)) return false;
+  // A scalar comes first in _foreach_pow(2.0, list).
+  if (!call.args[0].isList() || !all_alike(call)) return false;
   out.list_like(call.args[0]);
   return true;
 }
