@@ -118,7 +118,7 @@ def step(history: History, where: dict[tuple[int, str], list[Frame]]) -> list[di
 
 
 def segments(history: History, where: dict[tuple[int, str], list[Frame]]) -> list[dict[str, Any]]:
-    """What the allocator holds; names every stack once, so that entries can refer to it."""
+    """What the allocator holds."""
     every = list(where.values())
     out = []
     for start in history.segments:
@@ -194,7 +194,8 @@ def make(path: Path, mebibytes: int, seed: int = 1) -> int:
         writer.raw(b"}(")
         writer.value("segments")
         writer.value(segments(history, where))
-        writer.value(list(first[0]))  # the keys of entries, to be shared: a list that is dropped
+        # The keys and stacks of entries, to be shared by all steps: a list that is dropped.
+        writer.value([list(first[0]), list(where.values())])
         writer.raw(b"0")
         writer.share()
         writer.value("device_traces")

@@ -113,7 +113,7 @@ void MomentBook::finish(const Now& now) {
   advance(now.event + 1);
   if (current_ < moments_.size()) slots_[current_].allocated = allocated_;
   compact();
-  while (changes_.size() > most_changes_ && lowest_rank_ < 64) thin_out();
+  while (changes_.size() > most_changes_ && can_thin_out()) thin_out();
 }
 
 // Adds up changes of one key at one moment.
@@ -128,12 +128,23 @@ void MomentBook::compact() {
     if (sum.bytes != Bytes{}) changes_[kept++] = sum;
   }
   changes_.resize(kept);
-  if (kept > 2 * most_changes_ && lowest_rank_ < 64) thin_out();
+  if (kept > 2 * most_changes_ && can_thin_out()) thin_out();
   compact_at_ = std::max(4 * most_changes_, 2 * changes_.size());
 }
 
+bool MomentBook::can_thin_out() const {
+  return std::ranges::any_of(moments_, [this](const Moment& moment) {
+    return moment.rank >= lowest_rank_ && moment.rank != Moment::kAlways;
+  });
+}
+
+// Drops the moments of the lowest rank that is left.
 void MomentBook::thin_out() {
-  ++lowest_rank_;
+  std::uint32_t lowest = Moment::kAlways;
+  for (const Moment& moment : moments_) {
+    if (moment.rank >= lowest_rank_) lowest = std::min(lowest, moment.rank);
+  }
+  lowest_rank_ = lowest + 1;
   std::uint32_t next = static_cast<std::uint32_t>(moments_.size());  // the last is always kept
   for (std::size_t i = moments_.size(); i-- > 0;) {
     if (moments_[i].rank >= lowest_rank_ || next == moments_.size()) {

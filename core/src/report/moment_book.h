@@ -53,6 +53,7 @@ class MomentBook : public Pass {
   void book(const Block& block, CategoryId category, std::uint32_t moment, Bytes bytes);
   std::uint32_t key_of(const Block& block, CategoryId category);
   void compact();
+  [[nodiscard]] bool can_thin_out() const;
   void thin_out();
   [[nodiscard]] std::uint64_t spacing() const;
 

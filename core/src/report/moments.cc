@@ -8,7 +8,7 @@ namespace {
 
 // As on a ruler: every second mark has rank 0, every second of the rest 1, and so on.
 std::uint32_t ruler(std::uint64_t index) {
-  return index == 0 ? 64 : static_cast<std::uint32_t>(std::countr_zero(index));
+  return index == 0 ? 63 : static_cast<std::uint32_t>(std::countr_zero(index));
 }
 
 void add_overview(std::vector<Moment>& moments, const DeviceSummary& device) {
@@ -49,7 +49,12 @@ void add_step_peaks(std::vector<Moment>& moments, const DeviceSummary& device, s
   for (const StepRow& row : device.steps) rows.push_back(&row);
   std::ranges::stable_sort(rows, std::greater{}, &StepRow::peak_allocated);
   rows.resize(std::min(rows.size(), most));
-  for (const StepRow* row : rows) moments.push_back({row->peak_event, Moment::kAlways});
+  // Thinned out after all the others, the lower ones first.
+  constexpr std::uint32_t kAboveRulers = 128;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto rank = kAboveRulers + 64 - static_cast<std::uint32_t>(std::bit_width(i));
+    moments.push_back({rows[i]->peak_event, rank});
+  }
 }
 
 }  // namespace
