@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -89,7 +90,7 @@ def profile(index: int) -> tuple[str, dict[str, str | int]]:
 
 def to_toml(name: str, numbers: dict[str, str | int]) -> str:
     quoted = name.replace("\\", "\\\\").replace('"', '\\"')
-    identity = "-".join(name.lower().split())
+    identity = "-".join(re.findall(r"[a-z0-9]+", name.lower())) or "gpu"
     lines = [f'id = "{identity}"', f'name = "{quoted}"', "", "[measured]"]
     for key, value in numbers.items():
         lines.append(f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}")

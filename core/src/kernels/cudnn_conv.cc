@@ -28,6 +28,7 @@ Sides sides_of(const ConvProblem& p, std::int64_t in_channels) {
 // Gradients of small weights are split over the pixels, so that all SMs have work; the parts are
 // summed in float.
 std::int64_t split_parts(const ConvProblem& p) {
+  if (is_reduced_float(p.dtype) && p.kernel_pixels == 1) return 0;  // a plain matrix product
   const std::int64_t part = p.out_channels * (p.in_channels / p.groups) * p.kernel_pixels * 4;
   const std::int64_t most = p.dtype == DType::kFloat32 ? 4 * kMiB : 2 * kMiB;
   if (part > most || (p.dtype != DType::kFloat32 && part > kMiB)) return 0;

@@ -3,6 +3,7 @@
 #include "kernels/cub.h"
 #include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
+#include "kernels/select_top.h"
 
 namespace peakline::kernels {
 namespace {
@@ -33,6 +34,10 @@ void multinomial(RuleContext& op) {
     op.program.flash(1);
   }
   const Scratch noise(op.program, weights.bytes().raw());
+  const std::int64_t length = weights.sizes.empty() ? 1 : weights.sizes.back();
+  const std::int64_t slices = length > 0 ? weights.numel() / length : 0;
+  const Scratch winners(op.program, slices * op.args.integer(1) * element);
+  select_top(op.program, slices, length, element, op.gpu);
 }
 
 // The mask is made before the result (Dropout.cu).

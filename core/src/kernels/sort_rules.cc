@@ -5,6 +5,7 @@
 
 #include "kernels/cub.h"
 #include "kernels/rule_tables.h"
+#include "kernels/select_top.h"
 
 namespace peakline::kernels {
 namespace {
@@ -91,30 +92,12 @@ bool several_blocks(const Slices& s) {
   return false;
 }
 
-void select_top(ProgramBuilder& program, const Slices& s, std::int64_t element,
-                const DeviceProfile& gpu) {
-  if (!several_blocks(s)) return;
-  constexpr std::int64_t kThreads = 256;
-  const std::int64_t blocks_per_sm = gpu.registers_per_sm / (40 * kThreads);
-  const std::int64_t per_thread = std::clamp<std::int64_t>(
-      cub::div_up(s.count * s.length, gpu.sm_count * blocks_per_sm * kThreads), 4, 64);
-  const std::int64_t blocks = s.count * cub::div_up(s.length, per_thread * kThreads);
-  const Scratch kth(program, s.count * element);
-  const Scratch semaphores(program, s.count * 8);
-  const Scratch wanted(program, s.count * 8);
-  const Scratch counts(program, blocks * 256 * 2);
-  const Scratch digit_sums(program, s.count * 256 * 4);
-  const Scratch within(program, blocks * 4);
-  const Scratch equal(program, blocks * 4);
-  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
-  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
-}
-
 void topk(RuleContext& op) {
   op.program.outputs();
   const TensorMeta& input = op.args.tensor(0);
   if (input.numel() == 0) return;
-  select_top(op.program, slices_of(input, op.args.integer(2, -1)), size_of(input.dtype), op.gpu);
+  const Slices s = slices_of(input, op.args.integer(2, -1));
+  select_top(op.program, s.count, s.length, size_of(input.dtype), op.gpu);
   const std::int64_t k = op.args.integer(1);
   if (k <= kSmallSort) return;  // sorted in place
   const Slices result = slices_of(op.args.out(0), op.args.integer(2, -1));
@@ -230,6 +213,26 @@ constexpr NamedRule kRules[] = {
 };
 
 }  // namespace
+
+void select_top(ProgramBuilder& program, std::int64_t slices, std::int64_t length,
+                std::int64_t element, const DeviceProfile& gpu) {
+  const Slices s{slices, length, true};
+  if (!several_blocks(s)) return;
+  constexpr std::int64_t kThreads = 256;
+  const std::int64_t blocks_per_sm = gpu.registers_per_sm / (40 * kThreads);
+  const std::int64_t per_thread = std::clamp<std::int64_t>(
+      cub::div_up(s.count * s.length, gpu.sm_count * blocks_per_sm * kThreads), 4, 64);
+  const std::int64_t blocks = s.count * cub::div_up(s.length, per_thread * kThreads);
+  const Scratch kth(program, s.count * element);
+  const Scratch semaphores(program, s.count * 8);
+  const Scratch wanted(program, s.count * 8);
+  const Scratch counts(program, blocks * 256 * 2);
+  const Scratch digit_sums(program, s.count * 256 * 4);
+  const Scratch within(program, blocks * 4);
+  const Scratch equal(program, blocks * 4);
+  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
+  program.flash(cub::scan(blocks, 8), Certainty::kModelled);
+}
 
 std::span<const NamedRule> sort_rules() { return kRules; }
 
