@@ -37,6 +37,13 @@ bool small_enough(const Engine& engine, const ShapeEntry& entry) {
   return bytes <= engine.value_bytes();
 }
 
+// A GradScaler's gradients are taken to be finite: its flag keeps the zero it was made with, so that
+// the optimizer steps.
+bool taken_as_finite(const Call& call, std::size_t tensor) {
+  return call.argument_of[tensor] == 1 &&
+         call.info.name.text == "aten::_amp_foreach_non_finite_check_and_unscale_";
+}
+
 class Runner {
  public:
   Runner(Engine& engine, Call& call, OpInfo& info) : engine_(engine), call_(call), info_(info) {}
@@ -83,7 +90,7 @@ class Runner {
     if (call_.info.written == 0) return;
     for (std::size_t i = 0; i < call_.tensors.size(); ++i) {
       if (!call_.writes(i) || !is_virtual(*call_.tensors[i])) continue;
-      if (!values) forget_values(*call_.tensors[i]);
+      if (!values && !taken_as_finite(call_, i)) forget_values(*call_.tensors[i]);
     }
   }
 
@@ -148,7 +155,8 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
   if (call.device < 0) call.device = ThisThread::device();
   if (only_changes_values(call) && !reads_only_values(call)) {
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
-      if (call.writes(i) && is_virtual(*call.tensors[i])) forget_values(*call.tensors[i]);
+      if (!call.writes(i) || !is_virtual(*call.tensors[i]) || taken_as_finite(call, i)) continue;
+      forget_values(*call.tensors[i]);
     }
     if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();

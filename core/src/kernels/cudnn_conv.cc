@@ -28,7 +28,7 @@ Sides sides_of(const ConvProblem& p, std::int64_t in_channels) {
 // Gradients of small weights are split over the pixels, so that all SMs have work; the parts are
 // summed in float.
 std::int64_t split_parts(const ConvProblem& p) {
-  if (is_reduced_float(p.dtype) && p.kernel_pixels == 1) return 0;  // a plain matrix product
+  if (is_reduced_float(p.dtype) && p.kernel_pixels == 1 && p.stride > 1) return 0;
   const std::int64_t part = p.out_channels * (p.in_channels / p.groups) * p.kernel_pixels * 4;
   const std::int64_t most = p.dtype == DType::kFloat32 ? 4 * kMiB : 2 * kMiB;
   if (part > most || (p.dtype != DType::kFloat32 && part > kMiB)) return 0;
@@ -49,8 +49,8 @@ std::int64_t thin_workspace(const ConvProblem& p, ConvPass pass) {
   const std::int64_t output = p.channels_last ? 0 : plain.output;
   switch (pass) {
     case ConvPass::kForward:
-      // Small windows go to a kernel that reads the pictures as they are.
-      if (half && p.kernel_pixels <= kVector * 2) return 0;
+      // Small windows over three colours go to a kernel that reads the pictures as they are.
+      if (half && p.in_channels == 3 && p.kernel_pixels <= kVector * 2) return 0;
       return padded.input + padded.weight + output + kHeader;
     case ConvPass::kInputGradient:
       return half ? padded.input + padded.weight + output + kHeader
@@ -61,16 +61,32 @@ std::int64_t thin_workspace(const ConvProblem& p, ConvPass pass) {
   }
 }
 
+// A window of one pixel over dense pictures is a matrix product, if its rows are aligned.
+bool plain_product(const ConvProblem& p) {
+  const std::int64_t aligned = is_reduced_float(p.dtype) ? 8 : 4;
+  return !p.channels_last && p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1 &&
+         p.in_pixels == p.out_pixels && p.in_pixels % aligned == 0;
+}
+
+// Too few outputs for a vector: padded to one, or eight partial gradients of the weight.
+std::int64_t few_outputs_workspace(const ConvProblem& p, ConvPass pass) {
+  if (p.kernel_pixels == 1 || p.channels_last) {
+    const std::int64_t weight = p.out_channels * p.in_channels * p.kernel_pixels * 4;
+    return pass == ConvPass::kWeightGradient ? 8 * weight : 0;
+  }
+  ConvProblem padded = p;
+  padded.out_channels = kVector;
+  const Sides sides = sides_of(padded, p.in_channels);
+  return sides.input + sides.output + sides.weight + kHeader;
+}
+
 }  // namespace
 
 std::int64_t cudnn_conv_workspace(const ConvProblem& p, ConvPass pass, const DeviceProfile& /*gpu*/,
                                   const KernelState& /*state*/) {
   if (p.depthwise() && p.channels_last) return depthwise_workspace(p, pass);
-  if (p.out_channels < kVector) {  // no tensor cores: eight partial gradients of the weight
-    return pass == ConvPass::kWeightGradient
-               ? 8 * p.out_channels * p.in_channels * p.kernel_pixels * 4
-               : 0;
-  }
+  if (plain_product(p)) return pass == ConvPass::kWeightGradient ? split_parts(p) : 0;
+  if (p.out_channels < kVector) return few_outputs_workspace(p, pass);
   if (p.in_channels / p.groups < kVector) return thin_workspace(p, pass);
   std::int64_t bytes = pass == ConvPass::kWeightGradient ? split_parts(p) : 0;
   if (!p.channels_last) {

@@ -1,5 +1,7 @@
 // Normalizations. Sources: aten/src/ATen/native/cuda/layer_norm_kernel.cu, group_norm_kernel.cu,
-// aten/src/ATen/native/group_norm.cpp, Normalization.cu.
+// aten/src/ATen/native/group_norm.cpp, Normalization.cu, SoftMax.cu.
+#include <algorithm>
+
 #include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
 
@@ -100,7 +102,16 @@ void group_norm_backward(RuleContext& op) {
   op.program.free(factor1);
 }
 
+// The product of gradient and output is made beside the result (SoftMax.cu); log_softmax has no need.
+void softmax_backward(RuleContext& op) {
+  op.program.outputs();
+  const TensorMeta& gradient = op.args.tensor(0);
+  const std::int64_t element = std::max(size_of(gradient.dtype), size_of(op.args.tensor(1).dtype));
+  op.program.flash(gradient.numel() * element);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::_softmax_backward_data", softmax_backward},
     {"aten::native_layer_norm", row_norm},
     {"aten::_fused_rms_norm", row_norm},
     {"aten::native_layer_norm_backward", layer_norm_backward},

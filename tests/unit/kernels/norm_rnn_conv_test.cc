@@ -102,6 +102,22 @@ TEST(Convolution, ThreeChannelsArePaddedToEight) {
             "+51380224 +25740304 -25740304");
 }
 
+TEST(Convolution, OnePixelWindowsOverAlignedPicturesNeedNothing) {
+  EXPECT_EQ(
+      run(conv(tensor({32, 64, 56, 56}), tensor({256, 64, 1, 1}), tensor({32, 256, 56, 56}), 1, 0)),
+      "+102760448");
+  EXPECT_EQ(
+      run(conv(tensor({32, 512, 7, 7}), tensor({2048, 512, 1, 1}), tensor({32, 2048, 7, 7}), 1, 0)),
+      "+12845056 +16056336 -16056336");
+}
+
+TEST(Softmax, BackwardMakesTheProductBesideItsResult) {
+  const TensorMeta scores = tensor({2, 32, 2048, 2048});
+  EXPECT_EQ(run(call("aten::_softmax_backward_data",
+                     {scores, scores, std::int64_t{-1}, std::int64_t{6}}, {scores})),
+            "+1073741824 +1073741824 -1073741824");
+}
+
 TEST(Convolution, ChannelsLastInputMakesTheOutputSo) {
   const OpCall op =
       conv(channels_last({2, 16, 8, 8}), tensor({16, 16, 3, 3}), tensor({2, 16, 8, 8}), 1, 1);
