@@ -27,8 +27,7 @@ def test_torch_has_no_gpu_before_and_after() -> None:
 
 def test_an_exception_inside_leaves_nothing_behind() -> None:
     with pytest.raises(ZeroDivisionError), peakline.virtual_gpu("h200"):
-        torch.zeros(1, device="cuda")
-        raise ZeroDivisionError
+        print(1 // int(torch.zeros(1, device="cuda").numel() - 1))
     assert not _C.vgpu.active()
     assert torch.cuda.is_available() == HAS_GPU
 
