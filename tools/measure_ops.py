@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc,call-arg,no-untyped-call"
 """Measures on a GPU what ops and training steps allocate, to compare with peakline's predictions.
 
     python tools/measure_ops.py OUT [--only info ops choices models kernels] [--workloads FILE.py]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -71,7 +71,8 @@ def profile(index: int) -> tuple[str, dict[str, str | int]]:
     """The GPU's name, and its numbers under the keys of a profile."""
     before = used_by_all(index)
     torch.cuda.set_device(index)
-    properties = torch.cuda.get_device_properties(index)
+    # torch's type stubs know only some of the attributes.
+    properties: Any = torch.cuda.get_device_properties(index)
     numbers: dict[str, str | int] = {
         "compute_capability": f"{properties.major}.{properties.minor}",
         "sm_count": properties.multi_processor_count,

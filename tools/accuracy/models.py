@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc,call-arg,no-untyped-call"
 """Training steps other than single ops: measured on a GPU, predicted without one.
 
 Each builder takes the device and returns the step to call. Weights are random; nothing is

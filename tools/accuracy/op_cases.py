@@ -1,3 +1,4 @@
+# mypy: disable-error-code="misc,call-overload,assignment"
 # ruff: noqa: C408, E501 (a table of cases: one a line, arguments by name)
 """Single operators, with shapes and types, whose memory is measured on a GPU and predicted without one.
 
