@@ -107,9 +107,9 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
           scratch.free(step.index);
           break;
         case Step::Kind::kWorkspace:
-          engine.ensure_workspace(
-              call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
-              step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(), step.key, bytes, &op);
+          engine.ensure_workspace(call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
+                                  step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(),
+                                  step.key, bytes, &op);
           break;
       }
     }
