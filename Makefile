@@ -31,7 +31,7 @@ $(SETUP)/venv: pyproject.toml
 	@mkdir -p $(SETUP)
 	[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -c "import torch" 2>/dev/null || $(VENV)/bin/pip install -q "$(TORCH)"
-	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
+	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
 	@touch $@
 
 .PHONY: build
@@ -49,22 +49,31 @@ demo: build
 	$(VENV)/bin/peakline report build/demo.peak -o build/demo.html
 	@echo "The report, for a browser: file://$(abspath build/demo.html)"
 
-.PHONY: test test-core test-viewer test-asan test-python
-test: lint-layers test-core test-viewer test-asan test-python
+# Every C++ test runs under sanitizers; the program as installed then runs all golden and bad-file cases.
+.PHONY: test test-core test-asan test-cli test-viewer test-python
+test: lint-layers test-asan test-cli test-viewer test-python
 
+# The quick loop of core and cli, without sanitizers.
 test-core: core
 	ctest --preset dev -j $(JOBS)
-
-test-viewer: core
-	tools/viewer_test.sh "$(SUDO)" build/dev/cli/peakline build/dev/tests/make_recording
 
 test-asan: $(SETUP)/apt
 	cmake --preset asan > /dev/null
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan -j $(JOBS)
 
+MAKE_RECORDING := build/asan/tests/make_recording
+
+test-cli: build test-asan
+	$(PYTHON) tests/golden/run.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
+	$(PYTHON) tests/golden/bad_files.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
+
+test-viewer: build test-asan
+	tools/viewer_test.sh "$(SUDO)" $(VENV)/bin/peakline $(MAKE_RECORDING)
+
+# A file's tests stay in one process: they share what the file sets up.
 test-python: build
-	$(VENV)/bin/python -m pytest tests/python
+	$(VENV)/bin/python -m pytest tests/python -n $(JOBS) --dist loadfile
 
 # The bundle in viewer/dist is what builds without npm embed; it follows viewer/src.
 .PHONY: viewer

@@ -10,4 +10,5 @@ add_executable(kernel_tests
 )
 target_compile_definitions(kernel_tests PRIVATE PEAKLINE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/data")
 target_link_libraries(kernel_tests PRIVATE peakline_test_support peakline_warnings)
+peakline_precompile(kernel_tests <gtest/gtest.h>)
 gtest_discover_tests(kernel_tests)

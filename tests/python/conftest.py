@@ -1,4 +1,5 @@
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -12,3 +13,11 @@ def _one_thread_and_a_clean_heap() -> Iterator[None]:
     gc.collect()
     yield
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _the_excepthook_stays() -> Iterator[None]:
+    """Every process group wraps it in one that prints `[rank0]`, for the rest of the process."""
+    hook = sys.excepthook
+    yield
+    sys.excepthook = hook
