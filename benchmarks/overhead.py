@@ -117,48 +117,65 @@ def profiled(subject: Subject) -> Iterator[Step]:
         yield subject.step
 
 
+@contextlib.contextmanager
+def untracked(subject: Subject) -> Iterator[Step]:
+    """What the method itself says about no tracker: how far a ratio can be trusted."""
+    yield subject.step
+
+
 WAYS: dict[str, Callable[[Subject], contextlib.AbstractContextManager[Step]]] = {
+    "nothing": untracked,
     "track": tracked,
     "track, ops=False": lambda subject: tracked(subject, ops=False),
     "torch MemTracker": upstream,
     "torch.profiler, memory": profiled,
 }
 
+# Leaving it costs more the longer it ran, so every step pays its part.
+WORKS_AT_THE_END = {"torch.profiler, memory"}
 
 clock = time.perf_counter
 
 
 def timed(step: Step, steps: int) -> float:
-    start = clock()
+    """Seconds of the middle one of `steps`: a hiccup of the machine is not in it."""
+    seconds = []
     for _ in range(steps):
+        start = clock()
         step()
-    return (clock() - start) / steps
+        seconds.append(clock() - start)
+    return statistics.median(seconds)
 
 
-def pair_ratios(
-    subject: Subject, way: Callable[[Subject], Any], pairs: int, steps: int, warmup: int
-) -> tuple[list[float], list[float]]:
-    """Ratios of `pairs` tracked stretches of `steps` to the bare ones around each; bare seconds."""
-    ratios = []
+@dataclass
+class Timings:
+    ratios: list[float]  # of tracked stretches to the bare ones around each
+    bare: list[float]  # seconds a step
+    leaving: list[float]  # seconds, once a run
+
+
+def interleaved(subject: Subject, way: str, pairs: int, steps: int, warmup: int) -> Timings:
+    timings = Timings([], [], [])
     with subject.context():
         for _ in range(3):
             subject.step()
-        bare = [timed(subject.step, steps)]
+        timings.bare.append(timed(subject.step, steps))
         for _ in range(pairs):
             gc.collect()
-            with way(subject) as step:
+            with WAYS[way](subject) as step:
                 # Entering, first meetings, and the two steps that peakline needs to see that steps
                 # repeat are not what a long run pays for.
                 for _ in range(warmup):
                     step()
-                start = clock()
-                for _ in range(steps):
-                    step()
-            cost = (clock() - start) / steps  # leaving is: some trackers work only then
+                tracked_step = timed(step, steps)
+                start = time.perf_counter()
+            timings.leaving.append(time.perf_counter() - start)
+            if way in WORKS_AT_THE_END:
+                tracked_step += timings.leaving[-1] / (warmup + steps)
             subject.step()
-            bare.append(timed(subject.step, steps))
-            ratios.append(cost / ((bare[-1] + bare[-2]) / 2))
-    return ratios, bare
+            timings.bare.append(timed(subject.step, steps))
+            timings.ratios.append(tracked_step / statistics.mean(timings.bare[-2:]))
+    return timings
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -179,22 +196,24 @@ def measure(
         steps = max(1, args.steps // 8) if slow else args.steps
         subject = make()
         try:
-            ratios, bare = pair_ratios(subject, WAYS[way], pairs, steps, 1 if slow else args.warmup)
+            timings = interleaved(subject, way, pairs, steps, 1 if slow else args.warmup)
         except Exception as error:
-            print(f"| {name} | {way} | failed: {type(error).__name__}: {str(error)[:100]} | | |")
+            print(f"| {name} | {way} | failed: {type(error).__name__}: {str(error)[:99]} | | | |")
             continue
         finally:
             del subject
             gc.collect()
-        middle, low, high = quartiles(ratios)
-        milliseconds = statistics.median(bare) * 1e3
+        middle, low, high = quartiles(timings.ratios)
+        bare_ms = statistics.median(timings.bare) * 1e3
+        leaving_ms = statistics.median(timings.leaving) * 1e3
         print(
-            f"| {name} | {way} | {middle:.3f}x | {low:.3f} to {high:.3f} | {milliseconds:.3f} |",
+            f"| {name} | {way} | {middle:.3f}x | {low:.3f} to {high:.3f} | {leaving_ms:.1f} "
+            f"| {bare_ms:.3f} |",
             flush=True,
         )
         rows.append(
             {"case": name, "way": way, "ratio": middle, "low": low, "high": high,
-             "bare_ms": milliseconds, "pairs": pairs, "steps": steps}
+             "leaving_ms": leaving_ms, "bare_ms": bare_ms, "pairs": pairs, "steps": steps}
         )  # fmt: skip
     return rows
 
@@ -223,7 +242,7 @@ def main() -> None:
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, {gpu}")
-    print("| case | tracker | step | quartiles | bare ms |\n|---|---|---|---|---|")
+    print("| case | tracker | step | quartiles | leaving ms | bare ms |\n|---|---|---|---|---|---|")
     rows = []
     if args.workloads:
         for name in args.names:
