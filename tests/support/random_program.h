@@ -1,4 +1,4 @@
-// The random programs of tools/record_allocator_truth.py (class Program), number by number the
+// The random programs of tools/allocator_truth/random_program.py, number by number the
 // same: what they do follows from a seed and from which allocations fail.
 #pragma once
 
