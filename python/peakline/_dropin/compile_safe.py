@@ -7,10 +7,12 @@ back, so that one boundary serves a forward and a backward hook.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.hooks import RemovableHandle
 
@@ -33,11 +35,49 @@ def _leaf_function(body: Callable[..., Tensors]) -> Callable[..., Tensors]:
     leaf: Any = leaf_function(body)
     leaf.register_fake(same_tensors)
 
+    compiled = _for_shards(leaf)
+
     def pass_on(*tensors: torch.Tensor) -> Tensors:
-        # Eager code needs no leaf, and tensor subclasses have no rule for one.
-        return leaf(*tensors) if torch.compiler.is_compiling() else body(*tensors)
+        if torch.compiler.is_compiling():
+            return compiled(*tensors)
+        if not _exporting():
+            return body(*tensors)
+        # Export takes subclasses (DTensor) apart, and a leaf has no rule for them.
+        apart = any(is_traceable_wrapper_subclass(tensor) for tensor in tensors)
+        return tensors if apart else compiled(*tensors)
 
     return pass_on
+
+
+def _for_shards(leaf: Callable[..., Tensors]) -> Callable[..., Tensors]:
+    """`leaf` where a DTensor crosses as this rank's shard: leaf functions take no subclasses."""
+    module = sys.modules.get("torch.distributed.tensor")
+    if module is None:
+        return leaf
+    dtensor: Any = module.DTensor
+
+    def cross(*tensors: Any) -> Tensors:
+        crossed = leaf(*[t.to_local() if isinstance(t, dtensor) else t for t in tensors])
+        return tuple(
+            dtensor.from_local(
+                local,
+                t.device_mesh,
+                t.placements,
+                run_check=False,
+                shape=t.shape,
+                stride=t.stride(),
+            )
+            if isinstance(t, dtensor)
+            else local
+            for t, local in zip(tensors, crossed, strict=True)
+        )
+
+    return cross
+
+
+def _exporting() -> bool:
+    """AOTAutograd runs the program to write it down: what hooks would see is no call."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FUNCTIONAL) is not None
 
 
 def _boundary(
