@@ -25,6 +25,7 @@ class Shape:
 
 
 SHAPES = {
+    "tiny": Shape(256, 688, 4, 8, 2, 1024),  # for a CPU
     "1b": Shape(2048, 8192, 16, 32, 8),
     "3b": Shape(3072, 8192, 28, 24, 8),
     "8b": Shape(4096, 14336, 32, 32, 8),
@@ -125,16 +126,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--length", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--device", default="cuda")
     parser.add_argument("--checkpoint", action="store_true", help="recompute each layer")
     args = parser.parse_args()
 
     torch.set_default_dtype(torch.bfloat16)
-    with torch.device("cuda"):
+    with torch.device(args.device):
         model = Llama(SHAPES[args.size], args.length, args.checkpoint)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for step in range(args.steps):
         tokens = torch.randint(0, SHAPES[args.size].vocabulary, (args.batch, args.length))
-        tokens = tokens.pin_memory().to("cuda", non_blocking=True)
+        if args.device == "cuda":
+            tokens = tokens.pin_memory().to("cuda", non_blocking=True)
         logits = model(tokens)
         loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
