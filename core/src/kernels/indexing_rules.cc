@@ -78,7 +78,22 @@ void roll(RuleContext& op) {
   op.program.free(before);
 }
 
+// The result begins as one like the input and is resized: a larger one is allocated beside it, a
+// smaller one keeps the memory (Im2Col.cu, Col2Im.cu).
+void im2col(RuleContext& op) {
+  const Scratch first(op.program, op.args.tensor(0).bytes().raw());
+  op.program.outputs();
+}
+
+void col2im(RuleContext& op) {
+  const std::int64_t columns = op.args.tensor(0).bytes().raw();
+  if (op.args.outs() == 0) return;
+  op.program.output_of(0, std::max(columns, op.args.out(0).bytes().raw()), Certainty::kExact);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::im2col", im2col},
+    {"aten::col2im", col2im},
     {"aten::roll", roll},
     {"aten::index_put", index_put},
     {"aten::index_put_", index_put},
