@@ -52,10 +52,12 @@ std::int64_t half_parts(const ConvProblem& p, const Tiles& tiles, std::int64_t p
 }
 
 // Windows of one pixel over channels-last pictures in half precision: about five MiB of parts.
-std::int64_t one_pixel_parts(const ConvProblem& p) {
+std::int64_t one_pixel_parts(const ConvProblem& p, std::int64_t pixels) {
+  constexpr std::int64_t kLeastPixels = 1338;
+  constexpr std::int64_t kMost = 75;
   const std::int64_t part = p.out_channels * p.in_channels * 4;
-  if (p.stride > 1 || part > kMiB) return 0;
-  return std::min(21 * kMiB / 4 / part, std::int64_t{75}) * part;
+  if (p.stride > 1 || part > kMiB || part == 0) return 0;
+  return std::min({21 * kMiB / 4 / part, pixels / kLeastPixels, kMost}) * part;
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ std::int64_t one_pixel_parts(const ConvProblem& p) {
 std::int64_t split_weight_gradient(const ConvProblem& p, const DeviceProfile& gpu) {
   const std::int64_t pixels = p.batch * p.out_pixels;
   if (!p.half()) return float_parts(tiles_of(p), pixels, gpu.sm_count);
-  if (p.kernel_pixels == 1) return p.channels_last ? one_pixel_parts(p) : 0;
+  if (p.kernel_pixels == 1) return p.channels_last ? one_pixel_parts(p, pixels) : 0;
   return half_parts(p, tiles_of(p), pixels, gpu.sm_count);
 }
 
