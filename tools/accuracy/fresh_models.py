@@ -1,4 +1,4 @@
-# mypy: disable-error-code="misc,call-arg,no-untyped-call"
+# mypy: disable-error-code="misc,call-arg,no-untyped-call,call-overload"
 # ruff: noqa: E501 (layers side by side)
 """Training steps that were predicted before they were measured, of other architectures than those
 in models.py."""
