@@ -29,7 +29,7 @@ import torch
 import torch.utils._python_dispatch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from accuracy import models, op_cases
+from accuracy import fresh_cases, fresh_models, models, op_cases
 from accuracy.op_cases import Case
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")
@@ -106,18 +106,19 @@ def plain(args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure_ops(out: Path, peaks_only: bool, seconds: float) -> None:
+def measure_ops(out: Path, peaks_only: bool, seconds: float, fresh: bool) -> None:
     probe = Probe(peaks_only)
     begin = time.monotonic()
     skipped = 0
     with (out / "ops.jsonl").open("w") as file:
-        cases = op_cases.all_cases()
+        cases = fresh_cases.all_cases() if fresh else op_cases.all_cases()
         random.Random(0).shuffle(cases)  # when time runs out, every family is there in part
         for case in cases:
             if time.monotonic() - begin > seconds:
                 skipped += 1
                 continue
-            rounds = ("first", "second") if case.family in ("linear", "optimizer") else ("first",)
+            twice = fresh or case.family in ("linear", "optimizer")
+            rounds = ("first", "second") if twice else ("first",)
             file.write(json.dumps(measure(case, probe, rounds)) + "\n")
     print(f"ops: {time.monotonic() - begin:.1f} s, {skipped} skipped", flush=True)
 
@@ -247,14 +248,19 @@ def measure_model(
     return row
 
 
+def builders_of(args: argparse.Namespace) -> dict[str, Callable[[str], Callable[[], None]]]:
+    return dict(fresh_models.MODELS if args.fresh else models.MODELS) | workloads_of(args.workloads)
+
+
 def measure_models(args: argparse.Namespace) -> None:
     begin = time.monotonic()
-    builders = dict(models.MODELS) | workloads_of(args.workloads)
+    builders = builders_of(args)
     rows = []
     for name in args.names or builders:
         command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
         command += ["--workloads", args.workloads] if args.workloads else []
         command += ["--virtual", args.virtual] if args.virtual else []
+        command += ["--fresh"] if args.fresh else []
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
         rows.append(
@@ -265,7 +271,7 @@ def measure_models(args: argparse.Namespace) -> None:
 
 
 def measure_one_model(args: argparse.Namespace) -> None:
-    builders = dict(models.MODELS) | workloads_of(args.workloads)
+    builders = builders_of(args)
     row = measure_model(args.names[0], builders[args.names[0]], args.out, bool(args.virtual))
     print("ROW " + json.dumps(row), flush=True)
 
@@ -320,6 +326,9 @@ def main() -> None:
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
     parser.add_argument("--virtual", help="run on a virtual GPU of this name and write predictions")
     parser.add_argument(
+        "--fresh", action="store_true", help="the cases and models that no rule was made with"
+    )
+    parser.add_argument(
         "--seconds", type=float, default=120, help="stop the single ops after this long"
     )
     args = parser.parse_args()
@@ -350,7 +359,7 @@ def run(args: argparse.Namespace) -> None:
     if "models" in args.only:
         measure_models(args)
     if "ops" in args.only:
-        measure_ops(args.out, bool(args.virtual), args.seconds)
+        measure_ops(args.out, bool(args.virtual), args.seconds, args.fresh)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,15 @@ void Engine::ensure_workspace(int device, std::int64_t stream, std::uint64_t thr
   address = block->address;
 }
 
+void Engine::clear_workspaces(std::string_view prefix) {
+  const std::lock_guard guard(mutex_);
+  for (auto& [key, address] : workspaces_) {
+    if (address == 0 || !key.key.starts_with(prefix)) continue;
+    memory_.free(key.device, address);
+    address = 0;
+  }
+}
+
 Engine& engine_or_throw(const char* what) {
   Engine* engine = current_engine();
   TORCH_CHECK(engine != nullptr, what,

@@ -64,6 +64,8 @@ class Engine {
   // `thread` tells the calling thread's handles from others'; 0 where all threads share.
   void ensure_workspace(int device, std::int64_t stream, std::uint64_t thread, std::string_view key,
                         std::uint64_t bytes, OpName* op);
+  // Frees the workspaces whose key begins so, on all devices and streams.
+  void clear_workspaces(std::string_view prefix);
 
  private:
   struct WorkspaceKey {

@@ -96,7 +96,19 @@ void lt_product(RuleContext& op) {
   use_cublaslt(op);
 }
 
+// Solves triangular systems with cuBLAS: the permutation of the pivots in three steps, and a copy of
+// the right side, are beside it.
+void lu_solve(RuleContext& op) {
+  op.program.outputs();
+  const TensorMeta& left = op.args.tensor(0);
+  const std::int64_t rows = left.sizes.empty() ? 0 : left.sizes.back();
+  const Scratch permutation(op.program, 3 * 8 * rows);
+  const Scratch right(op.program, op.args.tensor(1).bytes().raw());
+  use_cublas(op);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::_linalg_solve_ex", lu_solve},
     {"aten::mm", mm},
     {"aten::bmm", mm},
     {"aten::baddbmm", baddbmm},

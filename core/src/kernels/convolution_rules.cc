@@ -68,7 +68,7 @@ bool own_depthwise(const Convolution& c, const KernelState& state) {
   return c.depthwise() && (!state.cudnn_enabled || !c.channels_last);
 }
 
-ConvProblem problem_of(const Convolution& c) {
+ConvProblem problem_of(const Convolution& c, const KernelState& state) {
   ConvProblem p;
   p.dtype = c.input.dtype;
   p.channels_last = c.channels_last;
@@ -81,6 +81,8 @@ ConvProblem problem_of(const Convolution& c) {
   for (std::size_t i = 2; i < c.output_sizes.size(); ++i) p.out_pixels *= c.output_sizes[i];
   p.kernel_pixels = pixels(c.weight);
   p.stride = c.stride;
+  p.patches = c.stride > 1 && c.stride == c.weight.sizes.back();
+  p.unusual = c.transposed || c.dilated || c.input.sizes.size() > 4 || state.cudnn_benchmark;
   // A transposed convolution is the gradient of a plain one, with the two sides exchanged.
   if (c.transposed) {
     std::swap(p.in_channels, p.out_channels);
@@ -94,6 +96,11 @@ void fix_layout(RuleContext& op, bool channels_last) {
   TensorMeta changed = op.args.out(0);
   changed.strides = dense_strides(changed.sizes, channels_last);
   if (changed.strides != op.args.out(0).strides) op.program.change_output(0, changed);
+}
+
+void run_cudnn(RuleContext& op, const ConvProblem& problem, ConvPass pass) {
+  const ConvWorkspace workspace = cudnn_conv_workspace(problem, pass, op.gpu);
+  op.program.flash(workspace.bytes, workspace.certainty);
 }
 
 void run_forward(RuleContext& op, const Places& places, bool transposed) {
@@ -110,8 +117,7 @@ void run_forward(RuleContext& op, const Places& places, bool transposed) {
   const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
   const Scratch dense_input(op.program, copy_to(input, c.channels_last));
   const ConvPass pass = transposed ? ConvPass::kInputGradient : ConvPass::kForward;
-  op.program.flash(cudnn_conv_workspace(problem_of(c), pass, op.gpu, op.state),
-                   Certainty::kModelled);
+  run_cudnn(op, problem_of(c, op.state), pass);
 }
 
 // convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
@@ -151,18 +157,17 @@ void backward(RuleContext& op) {
     if (weight_wanted) op.program.output(1);
     if (input_wanted) op.program.output(0);
   } else {
-    const ConvProblem p = problem_of(c);
+    const ConvProblem p = problem_of(c, op.state);
     if (input_wanted) {
       op.program.output(0);
       const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
       const ConvPass pass = c.transposed ? ConvPass::kForward : ConvPass::kInputGradient;
-      op.program.flash(cudnn_conv_workspace(p, pass, op.gpu, op.state), Certainty::kModelled);
+      run_cudnn(op, p, pass);
     }
     if (weight_wanted) {
       op.program.output(1);
       const Scratch dense_input(op.program, copy_to(input, c.channels_last));
-      op.program.flash(cudnn_conv_workspace(p, ConvPass::kWeightGradient, op.gpu, op.state),
-                       Certainty::kModelled);
+      run_cudnn(op, p, ConvPass::kWeightGradient);
     }
   }
   if (op.args.mask(10, 2)) bias_gradient(op, gradient);

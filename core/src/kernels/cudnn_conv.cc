@@ -16,84 +16,149 @@ struct Sides {
   std::int64_t input;
   std::int64_t output;
   std::int64_t weight;
+
+  [[nodiscard]] std::int64_t all() const { return input + output + weight; }
 };
 
-Sides sides_of(const ConvProblem& p, std::int64_t in_channels) {
+Sides sides_of(const ConvProblem& p, std::int64_t in_channels, std::int64_t out_channels) {
   const std::int64_t element = size_of(p.dtype);
   return {p.batch * in_channels * p.in_pixels * element,
-          p.batch * p.out_channels * p.out_pixels * element,
-          p.out_channels * in_channels / p.groups * p.kernel_pixels * element};
+          p.batch * out_channels * p.out_pixels * element,
+          out_channels * in_channels / p.groups * p.kernel_pixels * element};
 }
 
-// Gradients of small weights are split over the pixels, so that all SMs have work; the parts are
-// summed in float.
-std::int64_t split_parts(const ConvProblem& p) {
-  if (is_reduced_float(p.dtype) && p.kernel_pixels == 1 && p.stride > 1) return 0;
-  const std::int64_t part = p.out_channels * (p.in_channels / p.groups) * p.kernel_pixels * 4;
-  const std::int64_t most = p.dtype == DType::kFloat32 ? 4 * kMiB : 2 * kMiB;
-  if (part > most || (p.dtype != DType::kFloat32 && part > kMiB)) return 0;
-  return std::min(most / part, std::int64_t{16}) * part;
+Sides plain_sides(const ConvProblem& p) { return sides_of(p, p.in_channels, p.out_channels); }
+
+std::int64_t float_weight(const ConvProblem& p, std::int64_t in_channels,
+                          std::int64_t out_channels) {
+  return out_channels * in_channels / p.groups * p.kernel_pixels * 4;
+}
+
+// As many parts as a budget of bytes has room for, between a least and a most number.
+std::int64_t parts_within(std::int64_t budget, std::int64_t part, std::int64_t least,
+                          std::int64_t most) {
+  return std::clamp(budget / std::max<std::int64_t>(part, 1), least, most) * part;
 }
 
 // Channels-last depthwise: one part per picture and eighth of it.
 std::int64_t depthwise_workspace(const ConvProblem& p, ConvPass pass) {
   if (pass != ConvPass::kWeightGradient) return 0;
-  return p.out_channels * p.kernel_pixels * 4 * p.batch * 8;
+  return float_weight(p, p.in_channels, p.out_channels) * p.batch * 8;
 }
 
-// Too few channels for a vector. Half precision is padded to one; floats are converted as they are.
-std::int64_t thin_workspace(const ConvProblem& p, ConvPass pass) {
-  const bool half = is_reduced_float(p.dtype);
-  const Sides plain = sides_of(p, p.in_channels);
-  const Sides padded = half ? sides_of(p, round_up(p.in_channels, kVector)) : plain;
+std::int64_t thin_half(const ConvProblem& p, ConvPass pass) {
+  const Sides plain = plain_sides(p);
+  const bool narrow =
+      p.dtype == DType::kFloat16 && p.stride == 2 && pass != ConvPass::kInputGradient;
+  const std::int64_t channels = round_up(p.in_channels, narrow ? 4 : kVector);
+  const Sides padded = sides_of(p, channels, p.out_channels);
+  const std::int64_t converted = padded.input + padded.weight + kHeader;
   const std::int64_t output = p.channels_last ? 0 : plain.output;
-  switch (pass) {
-    case ConvPass::kForward:
-      // Small windows over three colours go to a kernel that reads the pictures as they are.
-      if (half && p.in_channels == 3 && p.kernel_pixels <= kVector * 2) return 0;
-      return padded.input + padded.weight + output + kHeader;
-    case ConvPass::kInputGradient:
-      return half ? padded.input + padded.weight + output + kHeader
-                  : plain.input + plain.weight + plain.output + kHeader;
-    default:
-      return padded.input + padded.weight + (half ? output : plain.output) + kHeader +
-             padded.input / 4;
+  if (pass == ConvPass::kForward) {
+    // Small windows over three colours go to a kernel that reads the pictures as they are.
+    if (p.in_channels == 3 && p.kernel_pixels <= kVector * 2) return 0;
+    return converted + output;
   }
+  if (pass == ConvPass::kInputGradient) {
+    return p.patches ? plain.all() + kHeader : converted + output;
+  }
+  const std::int64_t windows = p.patches && p.kernel_pixels <= 16 ? plain.output : 0;
+  const std::int64_t part = float_weight(p, channels, p.out_channels);
+  const std::int64_t most = narrow ? 4 : std::max<std::int64_t>(p.batch * p.out_pixels / 785, 3);
+  return converted + output + windows + parts_within(6 * kMiB, part, 3, most);
+}
+
+std::int64_t thin_float_parts(const ConvProblem& p, std::int64_t part) {
+  const std::int64_t rows = p.batch * p.out_pixels / 1200;  // pixels that one part sums over
+  return parts_within(12 * kMiB, part, 1, part > kMiB ? 2 : std::max<std::int64_t>(rows, 1));
+}
+
+std::int64_t thin_float(const ConvProblem& p, ConvPass pass) {
+  const Sides plain = plain_sides(p);
+  const std::int64_t output = p.channels_last ? 0 : plain.output;
+  const bool sliding = p.stride == 1;
+  if (pass == ConvPass::kForward) return plain.input + plain.weight + output + kHeader;
+  if (pass == ConvPass::kWeightGradient) {
+    if (sliding && p.channels_last && p.in_channels < kVector) return 0;
+    return plain.all() + kHeader + thin_float_parts(p, plain.weight);
+  }
+  if (sliding) {
+    if (p.channels_last && p.in_channels % 4 == 0) return 0;
+    const Sides padded = sides_of(p, round_up(p.in_channels, 4), p.out_channels);
+    return padded.input + padded.weight + output + kHeader;
+  }
+  return p.patches && !p.channels_last ? 0 : plain.all() + kHeader;
 }
 
 // A window of one pixel over dense pictures is a matrix product, if its rows are aligned.
-bool plain_product(const ConvProblem& p) {
-  const std::int64_t aligned = is_reduced_float(p.dtype) ? 8 : 4;
-  return !p.channels_last && p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1 &&
-         p.in_pixels == p.out_pixels && p.in_pixels % aligned == 0;
+bool plain_product(const ConvProblem& p, ConvPass pass) {
+  const std::int64_t aligned = p.half() ? 8 : 4;
+  const bool dense = !p.channels_last && p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1 &&
+                     p.in_pixels == p.out_pixels && p.in_pixels % aligned == 0;
+  if (!dense || pass != ConvPass::kWeightGradient) return dense;
+  return p.batch * float_weight(p, p.in_channels, p.out_channels) <= 32 * kMiB;
 }
 
-// Too few outputs for a vector: padded to one, or eight partial gradients of the weight.
+// Too few outputs for a vector: padded to one.
 std::int64_t few_outputs_workspace(const ConvProblem& p, ConvPass pass) {
-  if (p.kernel_pixels == 1 || p.channels_last) {
-    const std::int64_t weight = p.out_channels * p.in_channels * p.kernel_pixels * 4;
-    return pass == ConvPass::kWeightGradient ? 8 * weight : 0;
+  const bool weight_wanted = pass == ConvPass::kWeightGradient;
+  if (!p.half() && p.channels_last) {  // two parts an SM
+    return weight_wanted ? 264 * float_weight(p, p.in_channels, p.out_channels) : 0;
   }
-  ConvProblem padded = p;
-  padded.out_channels = kVector;
-  const Sides sides = sides_of(padded, p.in_channels);
-  return sides.input + sides.output + sides.weight + kHeader;
+  const Sides padded = sides_of(p, p.in_channels, kVector);
+  const std::int64_t part = float_weight(p, p.in_channels, kVector);
+  const std::int64_t parts = weight_wanted ? parts_within(4 * kMiB, part, 1, 56) : 0;
+  if (p.channels_last) {
+    return pass == ConvPass::kForward ? 0 : padded.output + padded.weight + kHeader + parts;
+  }
+  return padded.all() + kHeader + parts;
+}
+
+// Some kernels for few channels read converted pictures and write the result where it belongs.
+bool writes_directly(const ConvProblem& p, ConvPass pass) {
+  constexpr std::int64_t kPixelsPerDepth = 600;
+  const std::int64_t depth = p.in_channels / p.groups * p.kernel_pixels;
+  return pass == ConvPass::kForward && !p.half() && p.groups == 1 &&
+         std::min(p.in_channels, p.out_channels) < 96 && p.out_channels <= 256 &&
+         p.batch * p.out_pixels < kPixelsPerDepth * depth;
+}
+
+std::int64_t converted_sides(const ConvProblem& p, ConvPass pass) {
+  if (p.channels_last) return 0;
+  const Sides sides = plain_sides(p);
+  const bool weight_too = p.kernel_pixels > 1 && (p.half() || p.groups == 1);
+  return sides.input + (writes_directly(p, pass) ? 0 : sides.output) +
+         (weight_too ? sides.weight : 0) + kHeader;
+}
+
+// Fewer input channels than a kernel for many of them would take.
+bool thin(const ConvProblem& p) {
+  return p.in_channels / p.groups < (p.half() ? kVector : 32) && p.groups == 1;
+}
+
+std::int64_t workspace_bytes(const ConvProblem& p, ConvPass pass, const DeviceProfile& gpu) {
+  const bool weight_wanted = pass == ConvPass::kWeightGradient;
+  if (p.depthwise() && p.channels_last) return depthwise_workspace(p, pass);
+  if (plain_product(p, pass)) {  // one product a picture
+    return weight_wanted ? p.batch * float_weight(p, p.in_channels, p.out_channels) : 0;
+  }
+  if (p.out_channels < kVector) return few_outputs_workspace(p, pass);
+  if (thin(p)) return p.half() ? thin_half(p, pass) : thin_float(p, pass);
+  return converted_sides(p, pass) + (weight_wanted ? split_weight_gradient(p, gpu) : 0);
+}
+
+// Where what was measured has no rule that explains all of it.
+bool weak(const ConvProblem& p, ConvPass pass) {
+  const bool few = std::min(p.in_channels / p.groups, p.out_channels) < 96;
+  return p.unusual || (p.groups > 1 && !p.half()) || (few && !p.half() && p.kernel_pixels > 1) ||
+         (thin(p) && pass == ConvPass::kWeightGradient);
 }
 
 }  // namespace
 
-std::int64_t cudnn_conv_workspace(const ConvProblem& p, ConvPass pass, const DeviceProfile& /*gpu*/,
-                                  const KernelState& /*state*/) {
-  if (p.depthwise() && p.channels_last) return depthwise_workspace(p, pass);
-  if (plain_product(p)) return pass == ConvPass::kWeightGradient ? split_parts(p) : 0;
-  if (p.out_channels < kVector) return few_outputs_workspace(p, pass);
-  if (p.in_channels / p.groups < kVector) return thin_workspace(p, pass);
-  std::int64_t bytes = pass == ConvPass::kWeightGradient ? split_parts(p) : 0;
-  if (!p.channels_last) {
-    const Sides sides = sides_of(p, p.in_channels);
-    bytes += sides.input + sides.output + (p.kernel_pixels > 1 ? sides.weight : 0) + kHeader;
-  }
-  return bytes;
+ConvWorkspace cudnn_conv_workspace(const ConvProblem& p, ConvPass pass, const DeviceProfile& gpu) {
+  return {workspace_bytes(p, pass, gpu),
+          weak(p, pass) ? Certainty::kGuessed : Certainty::kModelled};
 }
 
 }  // namespace peakline::kernels

@@ -1,6 +1,6 @@
 // cuDNN's workspaces for convolutions: a closed library, so this is a model of what it was seen to
-// do (docs/accuracy.md). Its kernels work on channels-last data with whole vectors of channels;
-// what lies otherwise is converted into the workspace.
+// do on an H200 (docs/accuracy.md). Its kernels work on channels-last data with whole vectors of
+// channels; what lies otherwise is converted into the workspace.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,23 @@ struct ConvProblem {
   std::int64_t out_pixels = 1;
   std::int64_t kernel_pixels = 1;
   std::int64_t stride = 1;
+  bool patches = false;  // windows beside each other: the stride is the window's size
+  bool unusual = false;  // three dimensions, dilation, transposed: never or hardly measured
 
   [[nodiscard]] bool depthwise() const { return groups > 1 && groups == in_channels; }
+  [[nodiscard]] bool half() const { return is_reduced_float(dtype); }
 };
 
-std::int64_t cudnn_conv_workspace(const ConvProblem& problem, ConvPass pass,
-                                  const DeviceProfile& gpu, const KernelState& state);
+struct ConvWorkspace {
+  std::int64_t bytes = 0;
+  Certainty certainty = Certainty::kModelled;
+};
+
+ConvWorkspace cudnn_conv_workspace(const ConvProblem& problem, ConvPass pass,
+                                   const DeviceProfile& gpu);
+
+// Partial gradients of a weight with this many input channels a group and so many outputs: the sum
+// over pixels is split so that all SMs have work, and the parts are added in float.
+std::int64_t split_weight_gradient(const ConvProblem& problem, const DeviceProfile& gpu);
 
 }  // namespace peakline::kernels

@@ -38,17 +38,49 @@ int linear_positions(ProgramBuilder& program, const std::vector<TensorMeta>& ind
   return sum;
 }
 
+// A mask among the indices stands for the positions of its true elements; null: no mask.
+const TensorMeta* mask_of(const std::vector<TensorMeta>& indices) {
+  for (const TensorMeta& index : indices) {
+    if (index.defined && index.dtype == DType::kBool) return &index;
+  }
+  return nullptr;
+}
+
+// The positions that a mask stands for, as nonzero finds them. Leaves the block with them alive; -1
+// without a mask. `rows`: how many are true.
+int mask_positions(RuleContext& op, const std::vector<TensorMeta>& indices, std::int64_t rows) {
+  const TensorMeta* mask = mask_of(indices);
+  if (mask == nullptr) return -1;
+  const Scratch count(op.program, 4);
+  op.program.flash(cub::reduce(mask->numel(), 4, op.gpu), Certainty::kModelled);
+  const auto dimensions = static_cast<std::int64_t>(mask->sizes.size());
+  const int positions = op.program.alloc(rows * dimensions * kIndex);
+  op.program.flash(cub::select(mask->numel()), Certainty::kModelled);
+  return positions;
+}
+
+// x[indices]
+void index(RuleContext& op) {
+  const std::int64_t rows =
+      op.args.outs() > 0 && !op.args.out(0).sizes.empty() ? op.args.out(0).sizes[0] : 0;
+  const int positions = mask_positions(op, op.args.tensors(1), rows);
+  op.program.outputs();
+  op.program.free(positions);
+}
+
 // Accumulating writes are ordered by a sort, so that equal positions meet.
 void accumulate(RuleContext& op, std::size_t indices_at, std::size_t values_at) {
   const TensorMeta& self = op.args.tensor(0);
   const std::vector<TensorMeta>& indices = op.args.tensors(indices_at);
-  const std::int64_t n = broadcast_count(indices);
   const TensorMeta& values = op.args.tensor(values_at);
+  const bool masked = mask_of(indices) != nullptr && !values.sizes.empty();
+  const std::int64_t n = masked ? values.sizes[0] : broadcast_count(indices);
   if (n == 0 || self.numel() == 0) return;
   std::int64_t rows = 1;
   for (std::size_t i = 0; i < indices.size() && i < self.sizes.size(); ++i) {
     if (indices[i].defined) rows *= self.sizes[i];
   }
+  const int chosen = mask_positions(op, indices, n);
   const int positions = linear_positions(op.program, indices, n);
   const Scratch dense(op.program, values.contiguous() ? 0 : values.bytes().raw());
   const Scratch sorted(op.program, n * kIndex);
@@ -58,6 +90,7 @@ void accumulate(RuleContext& op, std::size_t indices_at, std::size_t values_at) 
       static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1))));
   op.program.flash(cub::radix_sort(n, kIndex, kIndex, bits), Certainty::kModelled);
   op.program.free(positions);
+  op.program.free(chosen);
 }
 
 void index_put(RuleContext& op) {
@@ -78,8 +111,25 @@ void roll(RuleContext& op) {
   op.program.free(before);
 }
 
+// The result begins as one like the input and is resized: a larger one is allocated beside it, a
+// smaller one keeps the memory (Im2Col.cu, Col2Im.cu).
+void im2col(RuleContext& op) {
+  const Scratch first(op.program, op.args.tensor(0).bytes().raw());
+  op.program.outputs();
+}
+
+void col2im(RuleContext& op) {
+  const std::int64_t columns = op.args.tensor(0).bytes().raw();
+  if (op.args.outs() == 0) return;
+  op.program.output_of(0, std::max(columns, op.args.out(0).bytes().raw()), Certainty::kExact);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::im2col", im2col},
+    {"aten::col2im", col2im},
     {"aten::roll", roll},
+    {"aten::index", index},
+    {"aten::_unsafe_index", index},
     {"aten::index_put", index_put},
     {"aten::index_put_", index_put},
     {"aten::_unsafe_index_put", index_put},

@@ -110,7 +110,63 @@ void softmax_backward(RuleContext& op) {
   op.program.flash(gradient.numel() * element);
 }
 
+std::int64_t last_power_of_two(std::int64_t value) {
+  std::int64_t power = 1;
+  while (power * 2 <= value) power *= 2;
+  return power;
+}
+
+bool channels_innermost(const TensorMeta& t) {
+  return t.sizes.size() == 2 || (t.strides.size() > 2 && t.strides[1] == 1 && !t.contiguous());
+}
+
+// Statistics of channels that lie side by side: blocks over the rows leave parts of `values` numbers
+// a channel, and count themselves (flexible_launch_configs in Normalization.cuh).
+void staged_statistics(RuleContext& op, const TensorMeta& input, std::int64_t values) {
+  constexpr std::int64_t kTile = 32;
+  constexpr std::int64_t kThreads = 512;
+  constexpr std::int64_t kRowsPerThread = 16;
+  const std::int64_t channels = input.sizes[1];
+  if (channels == 0) return;
+  const std::int64_t rows = input.numel() / channels;
+  std::int64_t wide = std::min(last_power_of_two(channels), kTile);
+  const std::int64_t high =
+      std::min(last_power_of_two((rows + kRowsPerThread - 1) / kRowsPerThread), kThreads / wide);
+  if (wide * high != kThreads) wide = std::min(last_power_of_two(channels), kThreads / high);
+  const std::int64_t rows_per_block = high * kRowsPerThread;
+  const std::int64_t blocks =
+      std::min<std::int64_t>((rows + rows_per_block - 1) / rows_per_block, 128);
+  if (blocks < 8) return;
+  const Scratch staging(op.program, values * channels * blocks * accumulated(input.dtype));
+  op.program.flash((channels + wide - 1) / wide * 4);
+}
+
+// native_batch_norm(input, weight, bias, running_mean, running_var, training, …)
+void batch_norm(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(0);
+  op.program.outputs();
+  if (op.args.flag(5) && channels_innermost(input)) staged_statistics(op, input, 4);
+}
+
+// native_batch_norm_backward(grad_out, input, weight, …, train, eps, output_mask)
+void batch_norm_backward(RuleContext& op) {
+  const TensorMeta& input = op.args.tensor(1);
+  if (!op.args.flag(7) || !channels_innermost(input) || op.call.outputs.size() < 3) {
+    op.program.outputs();
+    return;
+  }
+  const std::int64_t sums = input.sizes[1] * accumulated(input.dtype);
+  const Scratch gradients(op.program, sums);
+  const Scratch products(op.program, sums);
+  op.program.output(1);
+  op.program.output(2);
+  staged_statistics(op, input, 2);
+  op.program.output(0);
+}
+
 constexpr NamedRule kRules[] = {
+    {"aten::native_batch_norm", batch_norm},
+    {"aten::native_batch_norm_backward", batch_norm_backward},
     {"aten::_softmax_backward_data", softmax_backward},
     {"aten::native_layer_norm", row_norm},
     {"aten::_fused_rms_norm", row_norm},

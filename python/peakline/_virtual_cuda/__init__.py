@@ -59,7 +59,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _streams.install(patches, engine)
         _accelerator.install(patches, engine)
         _runtime.install(patches, engine)
-        _libraries.install(patches)
+        _libraries.install(patches, engine)
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)

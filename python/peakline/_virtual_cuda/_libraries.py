@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.backends.cudnn.rnn
 
+from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._patches import Patches
 
 # What a CPU-only build answers in place of the versions it does not have. Programs ask to choose
@@ -21,8 +22,8 @@ NCCL_VERSION = (2, 28, 9)
 _KIB = 1024
 
 
-def install(patches: Patches) -> None:
-    patches.set_all(torch._C, _functions())
+def install(patches: Patches, engine: Engine) -> None:
+    patches.set_all(torch._C, _functions(engine))
     if torch.version.cuda is None:
         _install_versions(patches)
 
@@ -46,7 +47,7 @@ def _install_versions(patches: Patches) -> None:
     patches.set_where_present(torch._C, "_is_flash_attention_available", lambda: True)
 
 
-def _functions() -> dict[str, Any]:
+def _functions(engine: Engine) -> dict[str, Any]:
     limit = _Number(10)
     cublas = _Number(_workspace_bytes())
     cublaslt = _Number(32 * _KIB * _KIB)
@@ -60,7 +61,7 @@ def _functions() -> dict[str, Any]:
         "_cuda_getCublasLtWorkspaceSize": cublaslt.get,
         "_cuda_setCublasLtWorkspaceSize": cublaslt.set,
         "_cuda_resetCublasLtWorkspaceSize": cublaslt.reset,
-        "_cuda_clearCublasWorkspaces": lambda: None,
+        "_cuda_clearCublasWorkspaces": engine.clear_cublas_workspaces,
         "_cuda_tunableop_is_enabled": lambda: False,
         "_cuda_tunableop_enable": tuning.set,
         "_cuda_tunableop_tuning_is_enabled": lambda: False,

@@ -178,6 +178,7 @@ void bind_memory(py::module_& m) {
   m.def("reset_accumulated",
         [](int device) { engine().memory().reset_accumulated(checked(device)); });
   m.def("empty_cache", [] { engine().memory().empty_cache(); });
+  m.def("clear_cublas_workspaces", [] { engine().clear_workspaces("cublas"); });
   m.def("set_memory_fraction", [](double fraction, int device) {
     engine().memory().set_fraction(checked(device), fraction);
   });
