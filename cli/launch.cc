@@ -22,7 +22,7 @@ std::string find_python() {
   const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
   if (length > 0) {
     const std::string path(self, static_cast<std::size_t>(length));
-    const std::string beside = path.substr(0, path.rfind('/') + 1) + "python";
+    std::string beside = path.substr(0, path.rfind('/') + 1) + "python";
     if (access(beside.c_str(), X_OK) == 0) return beside;
   }
   return "python3";

@@ -88,9 +88,13 @@ class View {
     draw();
   }
   // The last picture, on the ordinary screen.
+  // The last picture; what watch() was given may go away then.
   void finish() {
     leave();
     if (replay_ != nullptr && (terminal_ || replay_->event_count() != drawn_events_)) draw();
+    replay_ = nullptr;
+    live_ = nullptr;
+    dictionary_ = nullptr;
   }
 
  private:

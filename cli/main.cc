@@ -1,5 +1,7 @@
 #include <array>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <string>
 
 #include "command.h"
@@ -68,4 +70,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace peakline::cli
 
-int main(int argc, char** argv) { return peakline::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return peakline::cli::run(argc, argv);
+  } catch (const std::exception& error) {  // no memory, for one: nothing that input can cause
+    std::fprintf(stderr, "peakline: cannot go on: %s\n", error.what());
+    return peakline::cli::kFailed;
+  }
+}

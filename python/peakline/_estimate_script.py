@@ -115,4 +115,4 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], alone=True))
+    sys.exit(_script.for_a_reader(lambda: main(sys.argv[1:], alone=True)))

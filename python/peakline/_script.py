@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 INTERRUPTED = 130
+NOBODY_READS = 141  # as a shell says it of a program that SIGPIPE ended
 
 
 def script(path: str, args: list[str]) -> Callable[[], None]:
@@ -58,6 +59,17 @@ def show(raised: BaseException) -> None:
     """The exception as Python shows it, without the frames that only running it here adds."""
     error = raised.with_traceback(_trim(raised.__traceback__))
     sys.excepthook(type(error), error, error.__traceback__)
+
+
+def for_a_reader(command: Callable[[], int]) -> int:
+    """Its exit status, also when who reads the output goes away before the end (`| head`)."""
+    try:
+        status = command()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+        return NOBODY_READS
+    return status
 
 
 def execute(run: Callable[[], None]) -> int:

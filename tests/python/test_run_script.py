@@ -165,3 +165,18 @@ def test_bad_usage_is_one_sentence_and_status_two(
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_early_is_no_error() -> None:
+    program = (
+        "import sys; from peakline import _script;"
+        "sys.exit(_script.for_a_reader(lambda: print('x' * 1_000_000) or 0))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
