@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -37,11 +37,8 @@ def test_the_readme_has_commands() -> None:
 @pytest.mark.parametrize("line", commands())
 def test_a_command_of_the_readme_works(folder: Path, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
+    program = Path(sysconfig.get_path("scripts")) / "peakline"
     done = subprocess.run(
-        [sys.executable, "-m", "peakline", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
+        [program, *words], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
