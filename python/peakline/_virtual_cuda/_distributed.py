@@ -20,7 +20,7 @@ _NOTE = "process groups are fake: this is rank {rank} of {world}, and collective
 def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     if not dist.is_available():
         return
-    from peakline._virtual_cuda import _objects, _routing, _stages  # these need more of it
+    from peakline._virtual_cuda import _meshes, _objects, _routing, _stages  # these need more of it
 
     module: Any = dist.distributed_c10d
     groups = _Groups(module.init_process_group, module.new_group, notes, job)
@@ -36,6 +36,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     patches.set(module, "_new_process_group_helper", _noted(helper, job))
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
+    _meshes.install(patches)
     _objects.install(patches)
     _routing.install(patches, engine, job)
     _stages.install(patches, job)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch.distributed as dist
 
 from peakline._virtual_cuda._rank_kinds import RankKinds
 
@@ -17,15 +20,18 @@ _IMBALANCE = (
 
 
 class Job:
-    """Filled while the program runs; `finish` and `complete` come after it."""
+    """Filled while the program runs; `finish` and `complete` come after it.
+
+    `tell_ranks` is called with "stages" or "shards" and one rank of each, as they become known.
+    """
 
     def __init__(self) -> None:
+        self.tell_ranks: Callable[[str, list[int]], None] | None = None
         self.routing_imbalance = 1.0
         self.routed = False  # a program asked how many tokens each expert gets
         self.kinds = RankKinds()
         self._communicators: dict[tuple[int, ...], None] = {}
         self.world_size = 1
-        self._distinct: list[int] | None = None
 
     def add_communicator(self, ranks: tuple[int, ...]) -> None:
         """A group that is used on a GPU. The same ranks again are a communicator again in NCCL,
@@ -38,11 +44,17 @@ class Job:
         """Their sizes, the largest first."""
         return sorted(map(len, self._communicators), reverse=True)
 
-    def finish(self, wants_kinds: bool) -> None:
+    def add_stages(self, group: Any) -> None:
+        """A pipeline along `group` was made."""
+        self.kinds.add_stages(group)
+        if self.tell_ranks is not None:
+            self.tell_ranks("stages", self.kinds.stages(dist.get_rank()))
+
+    def finish(self) -> None:
         """While the program's tensors are still there."""
-        if wants_kinds:
+        if self.tell_ranks is not None and dist.is_initialized():
             self.kinds.add_sharded_tensors()
-            self._distinct = self.kinds.representatives(self.world_size)
+            self.tell_ranks("shards", self.kinds.shards(dist.get_rank()))
 
     def complete(
         self, answer: dict[str, Any], rank: int, nccl_memory: int, memory: int | None
@@ -52,8 +64,6 @@ class Job:
         total = nccl_memory * len(self.communicators)
         answer |= {"rank": rank, "world_size": self.world_size, "nccl_memory": total}
         answer["communicators"] = self.communicators
-        if self._distinct is not None:
-            answer["distinct_ranks"] = self._distinct
         reserved, limit = answer["peak_reserved"], answer["memory_limit"]
         if memory is None and total and limit is not None and reserved is not None:
             answer["fits"] = bool(answer["fits"]) and reserved + total <= limit
