@@ -1,4 +1,4 @@
-"""Device meshes of many ranks, compared quickly.
+"""Device meshes of many ranks: compared quickly, and forgotten with their groups.
 
 Every slice of a mesh keeps the ranks of the whole one, and torch compares them number by number
 whenever it meets two equal slices, which for thousands of ranks takes longer than everything else.
@@ -7,6 +7,7 @@ whenever it meets two equal slices, which for thousands of ranks takes longer th
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from torch.distributed.device_mesh import DeviceMesh
@@ -42,3 +43,16 @@ def install(patches: Patches) -> None:
             self._flatten_rank_map = known.setdefault(ranks, RankList(ranks))
 
     patches.set(mesh, "__init__", init_with_known_ranks)
+    patches.on_restore(_forget_meshes)
+
+
+def _forget_meshes() -> None:
+    """DTensor remembers how it sharded, with the mesh. A later mesh that is equal would get that
+    one, whose groups are gone."""
+    if "torch.distributed.tensor" not in sys.modules:
+        return
+    from torch.distributed.tensor import debug
+
+    clear = getattr(debug, "_clear_sharding_prop_cache", None)
+    if clear is not None:
+        clear()

@@ -109,7 +109,7 @@ def _moved(rank: int, goals: Iterable[int]) -> int:
 
 
 def _axes_of(tensor: Any, dim: int) -> Iterator[Axis]:
-    """The axes that `dim` is dealt along, in order: from the left, and then those of strided shards,
+    """The axes that `dim` is dealt along, in order: from the left, then those of strided shards,
     which FSDP deals after tensor parallelism although its mesh dimension comes first."""
     mesh, strided = tensor.device_mesh, []
     if mesh.get_coordinate() is None:
