@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import peakline
 from peakline._estimate import arguments, job
-from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._routing import shares
 
 PIPELINE = """
@@ -188,19 +187,3 @@ def test_counts_that_are_known_stay_as_they_are() -> None:
         dist.init_process_group("nccl", rank=0, world_size=1)
         assert torch.bincount(torch.tensor([0, 2, 2]).cuda(), minlength=4).tolist() == [1, 0, 2, 0]
         assert torch.bincount(torch.tensor([1, 1]), minlength=2).tolist() == [0, 2]
-
-
-def test_nccls_memory_counts_against_the_gpu_but_not_against_a_limit() -> None:
-    told = Job()
-    told.world_size = 4
-    told.add_communicator((0, 1, 2, 3))
-    told.add_communicator((0, 1))
-    told.add_communicator((0,))
-    answer = {"peak_reserved": 90, "memory_limit": 100, "fits": True, "warnings": []}
-    assert told.complete(dict(answer, warnings=[]), 0, 4, None)["fits"]
-    assert not told.complete(dict(answer, warnings=[]), 0, 6, None)["fits"]
-    limited = told.complete(dict(answer, warnings=[]), 0, 6, 100)
-    assert limited["fits"]
-    assert limited["nccl_memory"] == 12
-    assert limited["communicators"] == [4, 2]
-    assert "2 NCCL communicators" in limited["warnings"][0]
