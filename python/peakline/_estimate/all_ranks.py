@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
 import traceback
@@ -10,6 +12,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
+# Slow to import, used by most jobs of many ranks, and the same for every rank.
+_SHARED = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.experimental",
+    "torch.distributed.tensor.parallel",
+)
 Answer = dict[str, Any]
 Tell = Callable[[str, list[int]], None]  # "stages" or "shards", and one rank of each
 Estimate = Callable[[int, Tell], tuple[int, Answer | None]]  # the exit status, and the answer
@@ -21,6 +31,7 @@ def estimate_distinct(estimate: Estimate, jobs: int | None = None) -> tuple[int,
     Rank 0 knows the stages of a pipeline, as soon as it has made its own. Each of those ranks knows
     how tensors are sharded in its stage. When rank 0 fails, no further ranks are begun.
     """
+    _import_shared()
     queue = _Queue()
     processes: dict[Connection, _Process] = {}
     at_once = jobs or len(os.sched_getaffinity(0))
@@ -39,6 +50,12 @@ def estimate_distinct(estimate: Estimate, jobs: int | None = None) -> tuple[int,
             else:
                 queue.add(process.rank, *message)
     return queue.worst(), queue.answers()
+
+
+def _import_shared() -> None:
+    for name in _SHARED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def largest(answers: Iterable[Answer]) -> Answer:

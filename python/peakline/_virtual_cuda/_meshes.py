@@ -10,6 +10,7 @@ import functools
 import sys
 from typing import Any
 
+import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from peakline._virtual_cuda._patches import Patches
@@ -49,10 +50,13 @@ def install(patches: Patches) -> None:
 def _forget_meshes() -> None:
     """DTensor remembers how it sharded, with the mesh. A later mesh that is equal would get that
     one, whose groups are gone."""
-    if "torch.distributed.tensor" not in sys.modules:
+    tensor = sys.modules.get("torch.distributed.tensor")
+    if tensor is None:
         return
-    from torch.distributed.tensor import debug
-
-    clear = getattr(debug, "_clear_sharding_prop_cache", None)
-    if clear is not None:
-        clear()
+    # What torch's own `_clear_sharding_prop_cache` does; its module takes long to import.
+    propagate = tensor.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding
+    clear = getattr(propagate, "cache_clear", None)
+    clear_native = getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", None)
+    for function in (clear, clear_native):  # not every torch has both
+        if function is not None:
+            function()
