@@ -50,7 +50,7 @@ demo: build
 	@echo "The report, for a browser: file://$(abspath build/demo.html)"
 
 # Every C++ test runs under sanitizers; the program as installed then runs all golden and bad-file cases.
-.PHONY: test test-core test-asan test-cli test-viewer test-python
+.PHONY: test test-core test-asan test-cli test-viewer test-python test-full-size
 test: lint-layers test-asan test-cli test-viewer test-python
 
 # The quick loop of core and cli, without sanitizers.
@@ -74,6 +74,10 @@ test-viewer: build test-asan
 # A file's tests stay in one process: they share what the file sets up.
 test-python: build
 	$(VENV)/bin/python -m pytest tests/python -n $(JOBS) --dist loadfile
+
+# Jobs of 16,384 ranks, every kind of rank: minutes, so not in `make test`.
+test-full-size: build
+	$(VENV)/bin/python -m pytest tests/python -m full_size
 
 # The bundle in viewer/dist is what builds without npm embed; it follows viewer/src.
 .PHONY: viewer

@@ -35,7 +35,9 @@ def main(argv: list[str], alone: bool = False) -> int:
         return BAD_USAGE
     began = time.perf_counter()
     if args.ranks:
-        status, answers = all_ranks.estimate_distinct(lambda rank: _estimate(args, run, rank))
+        status, answers = all_ranks.estimate_distinct(
+            lambda rank, tell: _estimate(args, run, rank, tell)
+        )
         found = all_ranks.largest(answers) if answers else None
     else:
         status, found = _estimate(args, run, args.rank or 0)
@@ -45,7 +47,10 @@ def main(argv: list[str], alone: bool = False) -> int:
 
 
 def _estimate(
-    args: argparse.Namespace, run: Callable[[], None], rank: int
+    args: argparse.Namespace,
+    run: Callable[[], None],
+    rank: int,
+    tell_ranks: all_ranks.Tell | None = None,
 ) -> tuple[int, dict[str, Any] | None]:
     """The exit status, and the answer unless the script failed."""
     from peakline._estimate import answer, outcome
@@ -56,9 +61,10 @@ def _estimate(
     try:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
         gpu.job.routing_imbalance = args.routing_imbalance
+        gpu.job.tell_ranks = tell_ranks
         with gpu as recording:
             ended = outcome.run_script(run, args.steps, gpu.label_alive)
-            gpu.job.finish(wants_kinds=bool(args.ranks))
+            gpu.job.finish()
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USAGE, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -130,7 +131,8 @@ def watched_classes(session: _C.Session) -> Iterator[None]:
 
 @contextlib.contextmanager
 def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
-    """Calls `note` for every FakeTensor that an op of the program gives; not for a compiler's.
+    """Calls `note` for every FakeTensor that an op of the program gives; not for a compiler's, nor
+    for those with which DTensor finds out shapes.
 
     Only results count: what FakeTensorMode makes on its way to them, no real op would.
     """
@@ -146,7 +148,8 @@ def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
             result = dispatch(self, *args, **kwargs)
         finally:
             running.inside = False
-        _note_all(result, note)
+        if not _is_propagating_shards():
+            _note_all(result, note)
         return result
 
     def noted_from_tensor(self: FakeTensorMode, *args: Any, **kwargs: Any) -> FakeTensor:
@@ -171,6 +174,17 @@ def _is_compiling() -> bool:
         getattr(state, "compile_context", None) is not None
         or getattr(state, "tracing_context", None) is not None
     )
+
+
+def _is_propagating_shards() -> bool:
+    """DTensor runs an op on fake tensors of global size to learn the shape of its result."""
+    module = sys.modules.get("torch.distributed.tensor._sharding_prop")
+    if module is None:
+        return False
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename != module.__file__:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
 
 
 def _note_all(result: Any, note: Callable[[FakeTensor], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -27,8 +28,13 @@ from peakline._dropin.trees import grad_tensors_in
 __all__ = ["ModTracker"]
 
 _Hook = Callable[..., Any]
-_in_compiled_module = torch._dynamo.eval_frame._is_in_optimized_module
 _current_graph_task_id = torch._C._current_graph_task_id
+
+
+def _in_compiled_module() -> bool:
+    """Importing the compiler takes seconds, and nothing is compiled before it is there."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    return frames is not None and frames._is_in_optimized_module()
 
 
 class ModTracker:

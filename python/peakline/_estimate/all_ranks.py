@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import importlib
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
+# Slow to import, used by most jobs of many ranks, and the same for every rank.
+_SHARED = (
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.tensor.experimental",
+    "torch.distributed.tensor.parallel",
+)
 Answer = dict[str, Any]
-Estimate = Callable[[int], tuple[int, Answer | None]]  # rank: exit status, and the answer
+Tell = Callable[[str, list[int]], None]  # "stages" or "shards", and one rank of each
+Estimate = Callable[[int, Tell], tuple[int, Answer | None]]  # the exit status, and the answer
 
 
 def estimate_distinct(estimate: Estimate, jobs: int | None = None) -> tuple[int, list[Answer]]:
-    """Rank 0 tells which ranks there are; then those. The worst exit status, and the answers.
+    """Rank 0, and those that it tells of. The worst exit status, and the answers.
 
-    Processes are forked: the script runs in each from its beginning, and torch is imported once.
+    Rank 0 knows the stages of a pipeline, as soon as it has made its own. Each of those ranks knows
+    how tensors are sharded in its stage. When rank 0 fails, no further ranks are begun.
     """
-    at_once = jobs or os.cpu_count() or 1
-    status, first = _in_processes(estimate, [0], 1)[0]
-    if first is None:
-        return status, []
-    others = [rank for rank in first.get("distinct_ranks", []) if rank != 0]
-    found = [(status, first), *_in_processes(estimate, others, at_once)]
-    answers = [answer for _, answer in found if answer is not None]
-    failed = [status for status, answer in found if answer is None]
-    return (failed[0] if failed else max(status for status, _ in found)), answers
+    _import_shared()
+    queue = _Queue()
+    processes: dict[Connection, _Process] = {}
+    at_once = jobs or len(os.sched_getaffinity(0))
+    while processes or queue.waiting:
+        while queue.waiting and len(processes) < at_once:
+            process = _Process(estimate, queue.waiting.pop(0), max(1, _cores() // at_once))
+            processes[process.pipe] = process
+        for pipe in wait(list(processes)):
+            process = processes[pipe]  # type: ignore[index]
+            message = process.receive()
+            if message is None:
+                del processes[process.pipe]
+                queue.done[process.rank] = process.result
+                if process.rank == 0 and process.result[1] is None:
+                    queue.waiting.clear()
+            else:
+                queue.add(process.rank, *message)
+    return queue.worst(), queue.answers()
+
+
+def _import_shared() -> None:
+    for name in _SHARED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def largest(answers: Iterable[Answer]) -> Answer:
@@ -45,31 +72,72 @@ def _need(answer: Answer) -> tuple[bool, int, int, int]:
     return answer["ooms"] > 0, reserved, answer["peak_allocated"], -answer["rank"]
 
 
-def _in_processes(
-    estimate: Estimate, ranks: list[int], at_once: int
-) -> list[tuple[int, Answer | None]]:
-    with tempfile.TemporaryDirectory(prefix="peakline-") as folder:
-        running: dict[int, int] = {}
-        waiting = list(reversed(ranks))
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                rank = waiting.pop()
-                running[_start(estimate, rank, Path(folder) / str(rank))] = rank
-            pid, _ = os.wait()
-            running.pop(pid, None)
-        return [_read(Path(folder) / str(rank)) for rank in ranks]
+@dataclass
+class _Queue:
+    """Which ranks are to be estimated, and what came of it."""
+
+    waiting: list[int] = field(default_factory=lambda: [0])
+    seen: set[int] = field(default_factory=lambda: {0})
+    stages: set[int] = field(default_factory=lambda: {0})
+    done: dict[int, tuple[int, Answer | None]] = field(default_factory=dict)
+
+    def add(self, teller: int, kind: str, ranks: list[int]) -> None:
+        """Others tell of the same ranks in other words: of their neighbours' stages and shards."""
+        if teller not in self.stages or (kind == "stages" and teller != 0):
+            return
+        if kind == "stages":
+            self.stages.update(ranks)
+        self.waiting += [rank for rank in ranks if rank not in self.seen]
+        self.seen.update(ranks)
+
+    def worst(self) -> int:
+        failed = [status for status, answer in self.done.values() if answer is None]
+        return failed[0] if failed else max(status for status, _ in self.done.values())
+
+    def answers(self) -> list[Answer]:
+        found = [answer for _, answer in self.done.values() if answer is not None]
+        return [{**answer, "distinct_ranks": sorted(self.seen)} for answer in found]
 
 
-def _start(estimate: Estimate, rank: int, path: Path) -> int:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
+class _Process:
+    """A rank's estimate in a fork of this process: the script runs in each from its beginning, and
+    torch is imported once."""
+
+    def __init__(self, estimate: Estimate, rank: int, threads: int) -> None:
+        self.rank = rank
+        self.pipe, theirs = Pipe(duplex=False)
+        self.result: tuple[int, Answer | None] = (1, None)  # if it dies before it can say
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _run(estimate, rank, threads, theirs)
+        theirs.close()
+
+    def receive(self) -> tuple[str, list[int]] | None:
+        """What it tells of other ranks, or None when it has ended."""
+        try:
+            kind, told = self.pipe.recv()
+        except EOFError:
+            self.pipe.close()
+            os.waitpid(self._pid, 0)
+            return None
+        if kind != "result":
+            return kind, told
+        self.result = told
+        return self.receive()
+
+
+def _run(estimate: Estimate, rank: int, threads: int, pipe: Connection) -> None:
+    """In the new process, which ends here."""
+    import torch
+
     status = 1
     try:
-        status, answer = estimate(rank)
-        path.write_text(json.dumps([status, answer]))
+        torch.set_num_threads(threads)
+        status, answer = estimate(rank, lambda kind, ranks: pipe.send((kind, ranks)))
+        pipe.send(("result", (status, answer)))
+        pipe.close()
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
@@ -77,8 +145,5 @@ def _start(estimate: Estimate, rank: int, path: Path) -> int:
     os._exit(status)
 
 
-def _read(path: Path) -> tuple[int, Answer | None]:
-    if not path.exists():
-        return 1, None  # it was killed, or could not say
-    status, answer = json.loads(path.read_text())
-    return status, answer
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

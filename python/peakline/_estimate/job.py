@@ -34,9 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser, size: Callable[[str], int]) -
     group.add_argument(
         "--nccl-memory",
         type=size,
-        default=0,
         metavar="SIZE",
-        help="what NCCL takes for each communicator, outside of torch's allocator; default: 0",
+        help="what NCCL takes for each communicator, outside torch's allocator; default: a guess",
     )
     group.add_argument(
         "--routing-imbalance",

@@ -29,6 +29,10 @@ def _head(answer: dict[str, Any]) -> str:
         if text:
             lines += _fact("", None, text)
     lines += _fact("Peak reserved", answer["peak_reserved"], _reserved(answer))
+    if answer.get("nccl_memory"):
+        guessed = ", guessed" if answer["nccl_guessed"] else ""
+        remark = f"{len(answer['communicators'])} communicators{guessed}"
+        lines += _fact("With NCCL", answer["peak_with_nccl"], remark)
     lines += _fact("Memory limit", answer["memory_limit"], _verdict(answer))
     return "\n".join(lines)
 
@@ -48,9 +52,9 @@ def _reserved(answer: dict[str, Any]) -> str:
 
 
 def _verdict(answer: dict[str, Any]) -> str:
-    if answer["ooms"]:
+    spare = answer.get("memory_spare", answer["memory_limit"] - answer["peak_reserved"])
+    if answer["ooms"] or spare < 0:
         return "does not fit"
-    spare = answer["memory_limit"] - answer["peak_reserved"]
     return f"fits, {format_size(spare)} to spare"
 
 

@@ -20,7 +20,7 @@ _NOTE = "process groups are fake: this is rank {rank} of {world}, and collective
 def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     if not dist.is_available():
         return
-    from peakline._virtual_cuda import _objects, _routing, _stages  # these need more of it
+    from peakline._virtual_cuda import _meshes, _objects, _routing, _stages  # these need more of it
 
     module: Any = dist.distributed_c10d
     groups = _Groups(module.init_process_group, module.new_group, notes, job)
@@ -36,6 +36,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     patches.set(module, "_new_process_group_helper", _noted(helper, job))
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
+    _meshes.install(patches)
     _objects.install(patches)
     _routing.install(patches, engine, job)
     _stages.install(patches, job)
@@ -85,19 +86,32 @@ class _Groups:
         if str(backend) != "fake":
             self._notes.add(_NOTE.format(rank=rank, world=world_size))
         self._job.world_size = world_size
+        self._job.groups_use_nccl = _is_for_gpus(backend)
         self._init("fake", rank=rank, world_size=world_size, store=FakeStore())
         self._made = True
 
     def new_group(self, *args: Any, **kwargs: Any) -> Any:
-        if self._made:
-            args = args[:2]  # ranks, timeout; then come backend and its options
-            kwargs = {
-                name: kwargs[name] for name in kwargs if name not in ("backend", "pg_options")
-            }
-        return self._new_group(*args, **kwargs)
+        if not self._made:
+            return self._new_group(*args, **kwargs)
+        backend = args[2] if len(args) > 2 else kwargs.pop("backend", None)
+        kwargs.pop("pg_options", None)
+        if len(args) > 2:  # after ranks and timeout: backend and its options
+            args = (*args[:2], None, None, *args[4:])
+        before = self._job.groups_use_nccl
+        if backend is not None:
+            self._job.groups_use_nccl = _is_for_gpus(backend)
+        try:
+            return self._new_group(*args, **kwargs)
+        finally:
+            self._job.groups_use_nccl = before
 
     def close(self) -> None:
         """A group that only a virtual run knows must not outlive it."""
         if self._made and dist.is_initialized():
             dist.destroy_process_group()
         self._made = False
+
+
+def _is_for_gpus(backend: Any) -> bool:
+    """`backend` is "nccl", "gloo", "cpu:gloo,cuda:nccl", … or nothing: whatever suits."""
+    return str(backend).lower() not in ("gloo", "mpi", "cpu:gloo", "cpu:mpi")

@@ -1,69 +1,128 @@
-"""Which ranks of a job differ in what they hold, seen from its rank 0.
+"""Which ranks of a job differ in what they hold, as one of them sees it.
 
-Ranks along a mesh dimension hold shards, and differ where a tensor does not divide evenly; ranks of
-a pipeline hold different stages. Everything else is the same program with the same shapes. A rank's
-number is the sum of its places along the dimensions, since rank 0 is at the beginning of each.
+Ranks of a pipeline hold different stages. Within a stage, ranks along a mesh dimension hold shards,
+and differ where a tensor's rows do not divide evenly. Everything else is the same program with the
+same shapes. What one rank sees is true of its own stage only: others may hold other tensors.
 """
 
 from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-Axis = tuple[int, ...]  # the ranks of a group that rank 0 is in
+Axis = tuple[int, ...]  # the ranks of a group that this rank is in
 
 
-def shard_starts(size: int, parts: int) -> set[int]:
-    """The first rank of each kind when `size` rows are dealt to `parts` ranks as torch.chunk does:
-    those with a whole chunk, the one with the rest, and those with nothing."""
-    if size <= 0 or parts <= 1:
+def shard_size(rows: int, parts: int, place: int) -> int:
+    """How many of `rows` the rank at `place` gets when they are dealt as torch.chunk does."""
+    chunk = -(-rows // parts)
+    return max(0, min(rows - place * chunk, chunk))
+
+
+def shard_starts(rows: int, parts: int) -> set[int]:
+    """The first place of each kind: those with a whole chunk, the one with the rest, and those with
+    nothing."""
+    if rows <= 0 or parts <= 1:
         return {0}
-    chunk = -(-size // parts)
-    whole, rest = divmod(size, chunk)
-    starts = {0}
-    if rest and whole < parts:
-        starts.add(whole)
-    if whole + bool(rest) < parts:
-        starts.add(whole + bool(rest))
-    return starts
+    whole, rest = divmod(rows, -(-rows // parts))
+    starts = {0, whole, whole + bool(rest)}
+    return {start for start in starts if start < parts}
+
+
+@dataclass(frozen=True)
+class _Dealt:
+    """The rows of one dimension of a tensor, dealt along one axis after another."""
+
+    rows: int
+    axes: tuple[Axis, ...]
+
+    def size_at(self, places: dict[Axis, int]) -> int:
+        rows = self.rows
+        for axis in self.axes:
+            rows = shard_size(rows, len(axis), places[axis])
+        return rows
+
+    def starts(self) -> Iterator[tuple[Axis, set[int]]]:
+        """Where along each axis sizes may change. What reaches an axis depends on those before."""
+        reaching = {self.rows}
+        for axis in self.axes:
+            parts = len(axis)
+            yield axis, set().union(*(shard_starts(rows, parts) for rows in reaching))
+            reaching = {
+                shard_size(rows, parts, place)
+                for rows in reaching
+                for place in shard_starts(rows, parts)
+            }
 
 
 class RankKinds:
-    """Collects while rank 0 runs. `representatives()` has one rank of each kind."""
+    """Collects while a rank runs; then tells the other kinds of ranks that it knows of."""
 
     def __init__(self) -> None:
-        self._starts: dict[Axis, set[int]] = {}
+        self._stages: dict[Axis, None] = {}
+        self._dealt: dict[_Dealt, None] = {}
 
     def add_stages(self, group: Any) -> None:
         """The ranks of a pipeline are all different."""
-        axis = _ranks_of(group)
-        self._starts[axis] = set(range(len(axis)))
+        self._stages[_ranks_of(group)] = None
 
     def add_sharded_tensors(self, tensors: Iterable[Any] | None = None) -> None:
         """Every DTensor that is alive, unless told which."""
         for tensor in _live_dtensors() if tensors is None else tensors:
-            self._add_dtensor(tensor)
+            for dim, rows in enumerate(tensor.shape):
+                axes = tuple(_axes_of(tensor, dim))
+                if axes:
+                    self._dealt[_Dealt(rows, axes)] = None
 
-    def _add_dtensor(self, tensor: Any) -> None:
-        mesh = tensor.device_mesh
-        for dim, placement in enumerate(tensor.placements):
-            if placement.is_shard():
-                axis = _ranks_of(mesh.get_group(dim))
-                size = tensor.shape[placement.dim]
-                self._starts.setdefault(axis, set()).update(shard_starts(size, len(axis)))
+    def stages(self, rank: int) -> list[int]:
+        """One rank of each stage: those at `rank`'s place along everything else."""
+        return sorted({_moved(rank, ranks) for ranks in itertools.product(*self._stages)})
 
-    def representatives(self, world_size: int) -> list[int]:
-        axes = [[axis[start] for start in sorted(self._starts[axis])] for axis in self._axes()]
-        ranks = {sum(places) for places in itertools.product(*axes)} | {0}
-        return sorted(rank for rank in ranks if rank < world_size)
+    def shards(self, rank: int) -> list[int]:
+        """One rank for each set of shard sizes in `rank`'s stage."""
+        starts: dict[Axis, set[int]] = {}
+        for dealt in self._dealt:
+            for axis, found in dealt.starts():
+                if axis not in self._stages:
+                    starts.setdefault(axis, set()).update(found)
+        here = {axis: axis.index(rank) for dealt in self._dealt for axis in dealt.axes}
+        kinds: dict[tuple[int, ...], int] = {self._sizes(here): rank}
+        for places in itertools.product(*map(sorted, starts.values())):
+            there = dict(zip(starts, places, strict=True))
+            sizes = self._sizes(here | there)
+            kinds.setdefault(sizes, _moved(rank, (axis[there[axis]] for axis in starts)))
+        return sorted(kinds.values())
 
-    def _axes(self) -> Sequence[Axis]:
-        return sorted(axis for axis in self._starts if axis and axis[0] == 0)
+    def _sizes(self, places: dict[Axis, int]) -> tuple[int, ...]:
+        return tuple(dealt.size_at(places) for dealt in self._dealt)
+
+
+def _moved(rank: int, goals: Iterable[int]) -> int:
+    """From `rank` to those ranks of the axes that it lies on, all at once: meshes are linear."""
+    return rank + sum(goal - rank for goal in goals)
+
+
+def _axes_of(tensor: Any, dim: int) -> Iterator[Axis]:
+    """The axes that `dim` is dealt along, in order: from the left, then those of strided shards,
+    which FSDP deals after tensor parallelism although its mesh dimension comes first."""
+    mesh, strided = tensor.device_mesh, []
+    if mesh.get_coordinate() is None:
+        return  # a mesh of other ranks
+    for mesh_dim, placement in enumerate(tensor.placements):
+        if getattr(placement, "dim", None) != dim:
+            continue
+        if hasattr(placement, "split_factor"):
+            strided.append(mesh_dim)
+        else:
+            yield _ranks_of(mesh.get_group(mesh_dim))
+    for mesh_dim in reversed(strided):
+        yield _ranks_of(mesh.get_group(mesh_dim))
 
 
 def _ranks_of(group: Any) -> Axis:

@@ -22,7 +22,7 @@ def install(patches: Patches, job: Job) -> None:
     @functools.wraps(init)
     def noted(self: Any, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        job.kinds.add_stages(self.group)
+        job.add_stages(self.group)
 
     patches.set(base, "__init__", noted)
     if hasattr(stages.PipelineStage, "_recv_meta"):  # from torch 2.13 on

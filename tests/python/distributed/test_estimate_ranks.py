@@ -18,9 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import peakline
-from peakline._estimate import all_ranks, arguments, job
-from peakline._virtual_cuda._job import Job
-from peakline._virtual_cuda._rank_kinds import RankKinds, shard_starts
+from peakline._estimate import arguments, job
 from peakline._virtual_cuda._routing import shares
 
 PIPELINE = """
@@ -71,28 +69,6 @@ def test_the_environment_is_torchruns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wanted.items() <= os.environ.items()
     assert os.environ["GROUP_RANK"] == "2"
     assert {"MASTER_ADDR", "MASTER_PORT"} <= set(os.environ)
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 16])
-def test_kinds_of_shards_are_where_torch_chunks_differ(parts: int) -> None:
-    for size in range(1, 40):
-        lengths = [len(chunk) for chunk in torch.arange(size).chunk(parts)]
-        lengths += [0] * (parts - len(lengths))
-        starts = {i for i in range(parts) if i == 0 or lengths[i] != lengths[i - 1]}
-        assert shard_starts(size, parts) == starts, size
-
-
-def test_kinds_of_a_mesh_are_stages_times_uneven_shards() -> None:
-    with peakline.virtual_gpu("h200", devices=8):
-        dist.init_process_group("nccl", rank=0, world_size=8)
-        mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("pp", "dp"))
-        model = nn.Linear(16, 10, bias=False, device="cuda")
-        fully_shard(model, mesh=mesh["dp"])
-        kinds = RankKinds()
-        kinds.add_sharded_tensors(model.parameters())
-        assert kinds.representatives(8) == [0, 3]  # 3, 3, 3 and 1 rows
-        kinds.add_stages(mesh.get_group("pp"))
-        assert kinds.representatives(8) == [0, 3, 4, 7]
 
 
 def test_one_rank_of_each_stage_is_estimated_and_the_largest_shown(tmp_path: Path) -> None:
@@ -211,30 +187,3 @@ def test_counts_that_are_known_stay_as_they_are() -> None:
         dist.init_process_group("nccl", rank=0, world_size=1)
         assert torch.bincount(torch.tensor([0, 2, 2]).cuda(), minlength=4).tolist() == [1, 0, 2, 0]
         assert torch.bincount(torch.tensor([1, 1]), minlength=2).tolist() == [0, 2]
-
-
-def test_nccls_memory_counts_against_the_gpu_but_not_against_a_limit() -> None:
-    told = Job()
-    told.world_size = 4
-    told.add_communicator((0, 1, 2, 3))
-    told.add_communicator((0, 1))
-    told.add_communicator((0,))
-    answer = {"peak_reserved": 90, "memory_limit": 100, "fits": True, "warnings": []}
-    assert told.complete(dict(answer, warnings=[]), 0, 4, None)["fits"]
-    assert not told.complete(dict(answer, warnings=[]), 0, 6, None)["fits"]
-    limited = told.complete(dict(answer, warnings=[]), 0, 6, 100)
-    assert limited["fits"]
-    assert limited["nccl_memory"] == 12
-    assert limited["communicators"] == [4, 2]
-    assert "2 NCCL communicators" in limited["warnings"][0]
-
-
-def test_a_rank_that_dies_is_a_failure_and_not_left_out() -> None:
-    def estimate(rank: int) -> tuple[int, dict[str, Any] | None]:
-        if rank == 1:
-            os._exit(7)
-        return 0, {"rank": rank, "distinct_ranks": [0, 1, 2]}
-
-    status, answers = all_ranks.estimate_distinct(estimate)
-    assert status == 1
-    assert [answer["rank"] for answer in answers] == [0, 2]
