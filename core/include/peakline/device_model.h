@@ -68,7 +68,7 @@ std::unique_ptr<DeviceModel> make_driver_model(const DriverOptions& options = {}
 // Gives out the addresses of a recorded run, whose segment changes are `changes`, as long as what
 // is asked for agrees with them; at the first difference it falls back to the driver model for
 // good.
-std::unique_ptr<DeviceModel> make_recorded_device(std::vector<SegmentChange> changes,
+std::unique_ptr<DeviceModel> make_recorded_device(const std::vector<SegmentChange>& changes,
                                                   const DriverOptions& options = {});
 
 }  // namespace peakline

@@ -71,7 +71,7 @@ bool RecordedDevice::map(Bytes bytes) {
 
 void RecordedDevice::unmap(Bytes bytes) { model_->unmap(bytes); }
 
-std::unique_ptr<DeviceModel> make_recorded_device(std::vector<SegmentChange> changes,
+std::unique_ptr<DeviceModel> make_recorded_device(const std::vector<SegmentChange>& changes,
                                                   const DriverOptions& options) {
   auto device = std::make_unique<RecordedDevice>(options);
   for (const SegmentChange& change : changes) device->add(change);

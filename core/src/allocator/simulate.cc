@@ -70,6 +70,7 @@ class AliveAtFailure {
  private:
   static std::vector<NamedBytes> sorted(const std::map<std::string, Bytes>& rows) {
     std::vector<NamedBytes> out;
+    out.reserve(rows.size());
     for (const auto& [name, bytes] : rows) out.push_back({name, bytes});
     std::ranges::stable_sort(out, std::greater{}, &NamedBytes::bytes);
     return out;

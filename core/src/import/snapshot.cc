@@ -200,7 +200,7 @@ class Emitter final : public Walker {
         entry.action == "alloc" ? frame_name(dict.find("frames")) : std::string();
     entry.op = op;
     if (!AllocatorHistory::knows(entry.action)) return {};
-    const Status status = (*history)->on(entry);
+    Status status = (*history)->on(entry);
     if (status.ok() || status.code() == StatusCode::kIo) return status;
     return invalid_input(
         fmt::format("entry {} of the snapshot's trace: {}", entries() + 1, status.message()));
