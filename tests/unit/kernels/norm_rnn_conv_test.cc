@@ -177,6 +177,23 @@ TEST(Convolution, OnePixelWeightGradientsHaveOnePartAPicture) {
             "+1572864 +884736 +14155776 -14155776 +2304");
 }
 
+TEST(Convolution, SmallStridedWindowsReadThePicturesAsTheyAre) {
+  const TensorMeta x = tensor({32, 3, 160, 160});
+  EXPECT_EQ(run(conv(x, tensor({32, 3, 3, 3}), tensor({32, 32, 80, 80}), 2, 1)), "+26214400");
+}
+
+TEST(Convolution, OnePixelWeightGradientsOfFewChannelsConvertBothSides) {
+  const TensorMeta x = tensor({48, 32, 96, 96});
+  const TensorMeta w = tensor({192, 32, 1, 1});
+  const AllocationProgram program =
+      allocation_program(conv_backward(x, w, tensor({48, 192, 96, 96}), 0), test::h200(), {});
+  std::int64_t largest = 0;
+  for (const Step& step : program.steps) {
+    if (step.kind == Step::Kind::kAlloc) largest = std::max(largest, step.bytes.raw());
+  }
+  EXPECT_NEAR(largest, 398133151, 398133151 / 200);
+}
+
 TEST(BatchNorm, ChannelsSideBySideStageTheirSums) {
   const TensorMeta x = tensor({4096, 512});
   const TensorMeta c = tensor({512});
