@@ -1,10 +1,11 @@
 """What a virtual GPU says of single operators, beside what was measured on a real one.
 
-    python tools/compare_ops.py [FILE.jsonl] [--gpu h200] [--beyond 1]
+    python tools/compare_ops.py [FILE.jsonl] [--gpu h200] [--beyond 1] [--predicted FILE.jsonl]
 
 A row has a name of tools/accuracy/op_cases.py or fresh_cases.py, or a family and arguments of
 recorded_cases.py, the round that was measured, and the peak rise in requested bytes of forward and
 backward. "values": what the sizes of its results depend on, as given to peakline.virtual_gpu.
+--predicted compares what was written down earlier (measure_ops.py --virtual), not today's rules.
 """
 
 from __future__ import annotations
@@ -83,6 +84,17 @@ def compare_one(case: Case, row: dict[str, Any], probe: Probe) -> Compared:
     )  # fmt: skip
 
 
+def compare_written(rows: Iterable[dict[str, Any]], path: Path) -> list[Compared]:
+    written = {row["name"]: row for row in read(path)}
+    families = {case.name: case.family for case in fresh_cases.all_cases()}
+    results = []
+    for row in rows:
+        name = row["name"]
+        real = {way: row[way] for way in ("forward", "backward") if way in row}
+        results.append(Compared(name, families[name], row["set"], real, written[name]))
+    return results
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -106,8 +118,10 @@ def main() -> None:
     parser.add_argument("file", type=Path, nargs="?", default=MEASURED)
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--beyond", type=float, default=10, help="list calls that err by more (%%)")
+    parser.add_argument("--predicted", type=Path, help="predictions of the same calls")
     args = parser.parse_args()
-    results = compare(read(args.file), args.gpu)
+    rows = read(args.file)
+    results = compare_written(rows, args.predicted) if args.predicted else compare(rows, args.gpu)
     print_table(results, "group")
     print_table(results, "family")
     for r in sorted(results, key=lambda r: -r.error):

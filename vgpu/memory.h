@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include <peakline/allocator_config.h>
 #include <peakline/device_model.h>
 #include <peakline/device_profile.h>
+#include <peakline/kernel_memory.h>
 #include <peakline/status.h>
 
 #include "capture/recorder.h"
@@ -42,6 +44,13 @@ struct Block {
   std::uint64_t bytes = 0;
 };
 
+// Bytes by how surely their size is known.
+struct Confidence {
+  std::int64_t exact = 0;
+  std::int64_t modelled = 0;
+  std::int64_t guessed = 0;
+};
+
 // What happened to a device's memory, as torch's own history tells it.
 struct HistoryEvent {
   enum class Kind : std::uint8_t { kAlloc, kFree, kSegmentAlloc, kSegmentFree, kOutOfMemory };
@@ -66,7 +75,7 @@ class Memory {
 
   // Nothing when the device is out of memory; then out_of_memory() tells why.
   std::optional<Block> allocate(int device, std::uint64_t bytes, std::uint32_t stream, OpName* op,
-                                CategoryId category = {});
+                                CategoryId category = {}, Certainty certainty = Certainty::kExact);
   void free(int device, std::uint64_t address);
   // What torch.OutOfMemoryError says about the last failure on this device.
   std::string out_of_memory(int device);
@@ -85,6 +94,8 @@ class Memory {
   // Keeps every event from now on, or forgets them all (_record_memory_history).
   void keep_history(bool keep);
   [[nodiscard]] std::vector<HistoryEvent> history(int device);
+  // What was allocated when it was most, since the session began.
+  [[nodiscard]] Confidence confidence_at_peak(int device);
   // cudaMemGetInfo: free, total.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> info(int device);
 
@@ -99,6 +110,10 @@ class Memory {
     DeviceId recorded;
     double fraction = 1.0;
     std::vector<HistoryEvent> history;
+    std::unordered_map<std::uint64_t, std::pair<std::int64_t, Certainty>> unsure;  // by address
+    Confidence alive;                                                              // of these
+    Confidence at_peak;
+    std::int64_t peak = 0;
   };
 
   // Not in a forked child, where nobody takes what is pushed.
@@ -108,6 +123,8 @@ class Memory {
   void note(Device& device, const HistoryEvent& event) {
     if (keeps_history_) device.history.push_back(event);
   }
+  static void note_certainty(Device& device, const Block& block, Certainty certainty);
+  static void forget_certainty(Device& device, std::uint64_t address);
   void on_segment(int device, const SegmentChange& change);
   void write_alloc(const Device& device, const Block& block, std::uint64_t requested,
                    std::uint32_t stream, OpName* op, CategoryId category);

@@ -18,11 +18,11 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  void allocate(int index, std::uint64_t bytes) {
+  void allocate(int index, std::uint64_t bytes, Certainty certainty) {
     const auto slot = static_cast<std::size_t>(index);
     if (addresses_.size() <= slot) addresses_.resize(slot + 1);
     const std::optional<Block> block =
-        engine_.memory().allocate(device_, bytes, stream_, &op_, category::kWorkspace);
+        engine_.memory().allocate(device_, bytes, stream_, &op_, category::kWorkspace, certainty);
     TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), engine_.memory().out_of_memory(device_));
     addresses_[slot] = block->address;
   }
@@ -98,10 +98,10 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
       switch (step.kind) {
         case Step::Kind::kOutput:
           fresh[static_cast<std::size_t>(step.index)] =
-              make_storage(engine, call.device, bytes, &op);
+              make_storage(engine, call.device, bytes, &op, step.certainty);
           break;
         case Step::Kind::kAlloc:
-          scratch.allocate(step.index, bytes);
+          scratch.allocate(step.index, bytes, step.certainty);
           break;
         case Step::Kind::kFree:
           scratch.free(step.index);

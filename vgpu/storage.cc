@@ -14,9 +14,11 @@ void release(void* context) {
   delete record;
 }
 
-c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* op) {
+c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* op,
+                       Certainty certainty = Certainty::kExact) {
   const auto stream = allocator_stream(ThisThread::stream(device));
-  const std::optional<Block> block = engine.memory().allocate(device, bytes, stream, op);
+  const std::optional<Block> block =
+      engine.memory().allocate(device, bytes, stream, op, {}, certainty);
   TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), engine.memory().out_of_memory(device));
   auto* record = new StorageRecord{engine.serial(), block->address, device, {}};
   return {reinterpret_cast<void*>(block->address), record, &release,
@@ -40,9 +42,14 @@ c10::Allocator& virtual_allocator() {
 }
 
 c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op) {
+  return make_storage(engine, device, bytes, op, Certainty::kExact);
+}
+
+c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op,
+                          Certainty certainty) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
-      make_data(engine, device, bytes, op), &virtual_allocator(), /*resizable=*/true);
+      make_data(engine, device, bytes, op, certainty), &virtual_allocator(), /*resizable=*/true);
 }
 
 StorageRecord* record_of(const c10::StorageImpl& storage) noexcept {

@@ -27,6 +27,9 @@ c10::Allocator& virtual_allocator();
 // A new storage of `bytes` bytes on the current stream of `device`. Throws torch's out-of-memory
 // error where the GPU would.
 c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op);
+// The same where the size is not sure.
+c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op,
+                          Certainty certainty);
 
 // Null when the storage is not a virtual one.
 StorageRecord* record_of(const c10::StorageImpl& storage) noexcept;

@@ -56,6 +56,7 @@ class virtual_gpu:
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
+        self._confidence: list[dict[str, int]] = []
 
     def __enter__(self) -> Run:
         _C.vgpu.enter({**self._options, "conf": _allocator_settings(), "torch": _torch_release()})
@@ -102,6 +103,11 @@ class virtual_gpu:
         """How often a value was read that cannot be known, by what read it."""
         return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
 
+    def confidence(self, device: int = 0) -> dict[str, int]:
+        """Bytes at the peak of what was allocated: "exact" (they follow from torch's sources),
+        "modelled" (a rule fitted to what a closed library was seen to do), and "guessed"."""
+        return dict(_C.vgpu.confidence(device) if self._installed else self._confidence[device])
+
     def _facts(self) -> dict[str, str]:
         """What answers over the recording need to know about the devices."""
         gpu = _C.vgpu.properties(0)
@@ -112,6 +118,7 @@ class virtual_gpu:
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
         self._unknown = _C.vgpu.unknown_values()
+        self._confidence = [_C.vgpu.confidence(i) for i in range(_C.vgpu.device_count())]
         self._notes = installed.notes()
         self._installed = None
         installed.restore()

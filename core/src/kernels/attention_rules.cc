@@ -154,7 +154,7 @@ struct Tile {
 Tile backward_tile(const Heads& h) {
   const std::int64_t widest = std::max(h.size, h.value_size);
   if (widest <= 64) return {64, 64, false};
-  if (h.element == 4) return {64, 128, false};
+  if (h.element == 4) return {128, 64, false};
   if (widest <= 128) return {128, 128, false};
   return {128, 64, true};
 }

@@ -73,7 +73,13 @@ std::int64_t thin_float_parts(const ConvProblem& p, std::int64_t part) {
   return parts_within(12 * kMiB, part, 1, part > kMiB ? 2 : std::max<std::int64_t>(rows, 1));
 }
 
+// So few numbers a window that a kernel reads the pictures as they are.
+bool tiny_windows(const ConvProblem& p) {
+  return p.stride > 1 && !p.patches && !p.channels_last && p.in_channels * p.kernel_pixels < 32;
+}
+
 std::int64_t thin_float(const ConvProblem& p, ConvPass pass) {
+  if (tiny_windows(p)) return 0;
   const Sides plain = plain_sides(p);
   const std::int64_t output = p.channels_last ? 0 : plain.output;
   const bool sliding = p.stride == 1;
@@ -90,12 +96,26 @@ std::int64_t thin_float(const ConvProblem& p, ConvPass pass) {
   return p.patches && !p.channels_last ? 0 : plain.all() + kHeader;
 }
 
+// The weight's gradient of one-pixel windows over few channels: both sides are converted, and the
+// sum is split into tiles of 64 outputs by 32 inputs, one and a half an SM.
+bool one_pixel_thin(const ConvProblem& p) {
+  return !p.half() && p.kernel_pixels == 1 && p.groups == 1 && p.in_channels <= 32 &&
+         p.out_channels >= 64;
+}
+std::int64_t one_pixel_thin_workspace(const ConvProblem& p, const DeviceProfile& gpu) {
+  const Sides plain = plain_sides(p);
+  const std::int64_t all_tiles = round_up(p.out_channels, 64) * 32 * 4;
+  const std::int64_t parts = gpu.sm_count * 3 / 2 / (round_up(p.out_channels, 64) / 64);
+  return plain.input + plain.output + kHeader + std::max<std::int64_t>(parts, 1) * all_tiles;
+}
+
 // A window of one pixel over dense pictures is a matrix product, if its rows are aligned.
 bool plain_product(const ConvProblem& p, ConvPass pass) {
   const std::int64_t aligned = p.half() ? 8 : 4;
   const bool dense = !p.channels_last && p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1 &&
                      p.in_pixels == p.out_pixels && p.in_pixels % aligned == 0;
   if (!dense || pass != ConvPass::kWeightGradient) return dense;
+  if (one_pixel_thin(p)) return false;
   return p.batch * float_weight(p, p.in_channels, p.out_channels) <= 32 * kMiB;
 }
 
@@ -142,16 +162,19 @@ std::int64_t workspace_bytes(const ConvProblem& p, ConvPass pass, const DevicePr
   if (plain_product(p, pass)) {  // one product a picture
     return weight_wanted ? p.batch * float_weight(p, p.in_channels, p.out_channels) : 0;
   }
+  if (weight_wanted && !p.channels_last && p.stride == 1 && one_pixel_thin(p)) {
+    return one_pixel_thin_workspace(p, gpu);
+  }
   if (p.out_channels < kVector) return few_outputs_workspace(p, pass);
   if (thin(p)) return p.half() ? thin_half(p, pass) : thin_float(p, pass);
   return converted_sides(p, pass) + (weight_wanted ? split_weight_gradient(p, gpu) : 0);
 }
 
-// Where what was measured has no rule that explains all of it.
+// Where no rule explains all of what was measured: in float that is all but matrix products.
 bool weak(const ConvProblem& p, ConvPass pass) {
-  const bool few = std::min(p.in_channels / p.groups, p.out_channels) < 96;
-  return p.unusual || (p.groups > 1 && !p.half()) || (few && !p.half() && p.kernel_pixels > 1) ||
-         (thin(p) && pass == ConvPass::kWeightGradient);
+  const bool product = p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1;
+  const bool few = thin(p) && pass == ConvPass::kWeightGradient;
+  return p.unusual || few || (!p.half() && !product);
 }
 
 }  // namespace

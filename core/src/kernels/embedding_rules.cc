@@ -44,17 +44,13 @@ void sum_segments(ProgramBuilder& program, std::int64_t n, std::int64_t rows, st
   const Scratch partial_sums(program, parts * row_bytes(width, dtype));
 }
 
-void embedding_backward(RuleContext& op) {
+// Indices are sorted, each with its place; then come the result and the sums.
+void sort_and_sum(RuleContext& op, const TensorMeta& indices, std::int64_t rows,
+                  bool by_frequency) {
   const TensorMeta& gradient = op.args.tensor(0);
-  const std::int64_t n = op.args.tensor(1).numel();
-  const std::int64_t rows = op.args.integer(2);
-  const bool by_frequency = op.args.flag(4);
-  const std::int64_t width = gradient.sizes.empty() ? 1 : gradient.sizes.back();
-  const Scratch dense(op.program, gradient.contiguous() ? 0 : gradient.bytes().raw());
-  const TensorMeta& indices = op.args.tensor(1);
+  const std::int64_t n = indices.numel();
   const std::int64_t index = size_of(indices.dtype);
-  const Scratch dense_indices(op.program, indices.contiguous() ? 0 : n * index);
-  if ((n <= kFewIndices && !by_frequency) || n == 0) return op.program.outputs();
+  const std::int64_t width = gradient.sizes.empty() ? 1 : gradient.sizes.back();
   const Scratch sorted(op.program, n * index);
   const Scratch order(op.program, n * index);
   {
@@ -67,8 +63,31 @@ void embedding_backward(RuleContext& op) {
   sum_segments(op.program, n, rows, width, gradient.dtype);
 }
 
+void embedding_backward(RuleContext& op) {
+  const TensorMeta& gradient = op.args.tensor(0);
+  const std::int64_t n = op.args.tensor(1).numel();
+  const std::int64_t rows = op.args.integer(2);
+  const bool by_frequency = op.args.flag(4);
+  const Scratch dense(op.program, gradient.contiguous() ? 0 : gradient.bytes().raw());
+  const TensorMeta& indices = op.args.tensor(1);
+  const std::int64_t index = size_of(indices.dtype);
+  const Scratch dense_indices(op.program, indices.contiguous() ? 0 : n * index);
+  if ((n <= kFewIndices && !by_frequency) || n == 0) return op.program.outputs();
+  sort_and_sum(op, indices, rows, by_frequency);
+}
+
+// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, rows,
+// by_frequency, mode, ...): the largest of a bag is added where it came from, without sorting.
+void bag_backward(RuleContext& op) {
+  constexpr std::int64_t kModeMax = 2;
+  const TensorMeta& indices = op.args.tensor(1);
+  if (indices.numel() == 0 || op.args.integer(7) == kModeMax) return op.program.outputs();
+  sort_and_sum(op, indices, op.args.integer(5), op.args.flag(6));
+}
+
 constexpr NamedRule kRules[] = {
     {"aten::embedding_dense_backward", embedding_backward},
+    {"aten::_embedding_bag_dense_backward", bag_backward},
 };
 
 }  // namespace

@@ -109,8 +109,8 @@ struct Checker {
         value_size() % alignment() != 0 || value_size() == 0) {
       return false;
     }
-    if (!not_empty() || !dense_heads(false) || !mask_shape()) return false;
-    if (!same_heads(false)) return false;
+    // Masks are expanded and padded before the kernel, and it has a gradient for them.
+    if (!not_empty() || !dense_heads(false) || !same_heads(false)) return false;
     return same_dtype() && (reduced_precision() || q.query.dtype == DType::kFloat32);
   }
 

@@ -125,7 +125,8 @@ void unique(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(0);
   const std::int64_t n = input.numel();
   const std::int64_t key = size_of(input.dtype);
-  const bool inverse = op.args.flag(2) || op.args.flag(3);
+  const bool inverse = op.args.flag(2);
+  const bool counted = op.args.flag(3);
   const Scratch sorted(op.program, n * key);
   const Scratch order(op.program, inverse ? n * kIndex : 0);
   {
@@ -140,8 +141,8 @@ void unique(RuleContext& op) {
   }
   op.program.output_of(0, n * key, Certainty::kExact);
   const Scratch length(op.program, kIndex);
-  const Scratch run_starts(op.program, op.args.flag(3) ? n * kIndex : 0);
-  op.program.flash(cub::select(n), Certainty::kModelled);
+  if (counted) op.program.output_of(2, n * kIndex, Certainty::kExact);
+  op.program.flash(counted ? cub::scan(n, kIndex) : cub::select(n), Certainty::kModelled);
 }
 
 // Positions of the chosen elements, then the elements.

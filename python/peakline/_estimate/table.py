@@ -28,6 +28,8 @@ def _head(answer: dict[str, Any]) -> str:
     for text in (peak["op"], f"in {peak['module']}" if peak["module"] else ""):
         if text:
             lines += _fact("", None, text)
+    if answer.get("confidence"):
+        lines += _fact("", None, _confidence(answer["confidence"]))
     lines += _fact("Peak reserved", answer["peak_reserved"], _reserved(answer))
     if answer.get("nccl_memory"):
         guessed = ", guessed" if answer["nccl_guessed"] else ""
@@ -41,6 +43,11 @@ def _fact(label: str, size: int | None, remark: str) -> list[str]:
     value = "" if size is None else format_size(size)
     line = f"  {label:<16} {value:>10}   "
     return [line + _shorten(remark, _COLUMNS - len(line))]
+
+
+def _confidence(parts: dict[str, int]) -> str:
+    whole = max(1, sum(parts.values()))
+    return ", ".join(f"{size / whole:.1%} {name}" for name, size in parts.items())
 
 
 def _reserved(answer: dict[str, Any]) -> str:

@@ -185,6 +185,11 @@ void bind_memory(py::module_& m) {
   m.def("get_memory_fraction",
         [](int device) { return engine().memory().fraction(checked(device)); });
   m.def("mem_get_info", [](int device) { return engine().memory().info(checked(device)); });
+  m.def("confidence", [](int device) {
+    const vgpu::Confidence found = engine().memory().confidence_at_peak(checked(device));
+    return py::dict(py::arg("exact") = found.exact, py::arg("modelled") = found.modelled,
+                    py::arg("guessed") = found.guessed);
+  });
   m.def("snapshot", &snapshot);
   m.def("record_history", [](bool keep) { engine().memory().keep_history(keep); });
 }

@@ -22,6 +22,17 @@ def test_libraries_say_they_are_there() -> None:
         assert torch.backends.cuda.cublas_workspace_size() > 0
 
 
+def test_cleared_cublas_workspaces_are_given_back_and_made_again() -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.zeros(64, 64, device="cuda")
+        x @ x
+        used = torch.cuda.memory_allocated()
+        torch._C._cuda_clearCublasWorkspaces()
+        assert torch.cuda.memory_allocated() == used - (32 << 20)
+        x @ x
+        assert torch.cuda.memory_allocated() == used
+
+
 def test_ranges_of_nvtx_nest_and_do_nothing() -> None:
     with peakline.virtual_gpu("h200"):
         assert torch.cuda.nvtx.range_push("a") == 0

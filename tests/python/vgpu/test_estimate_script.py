@@ -127,6 +127,7 @@ def test_the_json_has_what_the_interface_names_and_adds_up(folder: Path, answer:
     assert found["fits"] is True
     assert found["ooms"] == found["retries"] == 0
     assert sum(found["by_category"].values()) == found["peak_allocated"]
+    assert sum(found["confidence"].values()) == found["peak_allocated"]
     assert found["peak_allocated"] <= found["peak_reserved"] <= found["memory_limit"]
     assert found["by_category"]["Parameter"] == 2 * (1024 * 1024 + 1024) * 4
     assert found["by_category"]["Optstate"] == 4 * (1024 * 1024 + 1024) * 4

@@ -41,6 +41,11 @@ def test_it_says_by_how_much_it_fits() -> None:
     assert "in Model.head" in text
 
 
+def test_it_says_how_sure_it_is() -> None:
+    parts = {"exact": 9 * GIB, "modelled": GIB // 2, "guessed": GIB // 2}
+    assert "90.0% exact, 5.0% modelled, 5.0% guessed" in render(answer(confidence=parts), "title")
+
+
 def test_it_says_what_failed_and_what_would_help() -> None:
     oom = {
         "message": "CUDA out of memory. Tried to allocate 2.00 GiB. " + "Words. " * 30,

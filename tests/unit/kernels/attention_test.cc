@@ -51,6 +51,14 @@ TEST(SdpChoice, MaskedFlashIsNot) {
   EXPECT_EQ(choice(q, "a100-80"), SdpBackend::kEfficient);
 }
 
+TEST(SdpChoice, MasksThatAreTrainedTakeEfficient) {
+  SdpQuery q = query(kBf16, 2, 2, 49, 32);
+  q.causal = false;
+  q.mask = tensor({1, 2, 49, 49}, kBf16);
+  q.mask.requires_grad = true;
+  EXPECT_EQ(choice(q), SdpBackend::kEfficient);
+}
+
 TEST(SdpChoice, SwitchesAndOrderAreObeyed) {
   KernelState state;
   state.sdp_cudnn = false;

@@ -30,6 +30,31 @@ TEST(Embedding, GradientIsSummedInPartsOverSortedTokens) {
   EXPECT_NE(events.find("+36040 +13839360 -13839360 -36040"), std::string::npos) << events;
 }
 
+OpCall bag_backward(std::int64_t mode) {
+  const TensorMeta bags = tensor({700}, kInt64);
+  return call("aten::_embedding_bag_dense_backward",
+              {tensor({700, 64}), tensor({14000}, kInt64), tensor({14000}, kInt64), bags, bags,
+               std::int64_t{50000}, false, mode, test::none(), std::int64_t{-1}},
+              {tensor({50000, 64})});
+}
+
+TEST(Embedding, BagsAreSummedAsTokensAre) {
+  const std::string events = run(bag_backward(1));
+  EXPECT_TRUE(events.starts_with(
+      "+112000 +112000 +112000 +245247 -245247 -112000 +12800000 +112000 +8 +112000 +1279"))
+      << events;
+  EXPECT_NE(events.find("+123200 +3942400 -3942400 -123200"), std::string::npos) << events;
+  EXPECT_EQ(run(bag_backward(2)), "+12800000");  // the largest of each bag: nothing to sort
+}
+
+// The last is the tensor of positions, which is empty.
+TEST(Unique, CountsAloneNeedNoPositions) {
+  const TensorMeta numbers = tensor({90000}, kInt64);
+  EXPECT_EQ(run(call("aten::_unique2", {numbers, true, false, true},
+                     {numbers, tensor({0}, kInt64), numbers})),
+            "+720000 +753407 -753407 +720000 +8 +720000 +2815 -2815 -8 -720000 +0");
+}
+
 TEST(IndexPut, AccumulatingSortsPositions) {
   const OpCall op =
       call("aten::_index_put_impl_",

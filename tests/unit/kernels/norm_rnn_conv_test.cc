@@ -1,6 +1,8 @@
 // Expected events are those of a real H200 under torch 2.11.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "op_call.h"
 
 namespace peakline {
@@ -78,6 +80,45 @@ TEST(Rnn, ReserveAndWorkspaceOfTheLstmsThatWereMeasured) {
             "+4194304 +8388608 +65536 +65536 +67764736 +41943296 -67764736 -4194304");
 }
 
+struct Shape {
+  std::int64_t mode;
+  std::int64_t batch;
+  std::int64_t length;
+  std::int64_t input;
+  std::int64_t hidden;
+  std::int64_t layers;
+  bool both;
+};
+
+// The largest block of a forward pass: of these networks the workspace.
+std::int64_t workspace_of(const Shape& s, DType dtype) {
+  const std::int64_t directions = s.both ? 2 : 1;
+  const TensorMeta state = tensor({s.layers * directions, s.batch, s.hidden}, dtype);
+  const OpCall op =
+      call("aten::_cudnn_rnn",
+           {tensor({s.batch, s.length, s.input}, dtype), std::vector<TensorMeta>{}, std::int64_t{4},
+            tensor({1}, dtype), state, test::none(), s.mode, s.hidden, std::int64_t{0}, s.layers,
+            true, 0.0, true, s.both, Sizes{}, test::none()},
+           {tensor({s.batch, s.length, s.hidden * directions}, dtype), state, state,
+            tensor({1}, DType::kUInt8), test::none()});
+  std::int64_t largest = 0;
+  for (const Step& step : allocation_program(op, test::h200(), {}).steps) {
+    if (step.kind == Step::Kind::kAlloc) largest = std::max(largest, step.bytes.raw());
+  }
+  return largest;
+}
+
+// Measured on an H200 with cuDNN 9.19; paddings below a KiB are not modelled.
+TEST(Rnn, WorkspacesAreWithinAKibibyteOfTheMeasuredOnes) {
+  const std::int64_t slack = 1024;
+  EXPECT_NEAR(workspace_of({3, 8, 200, 128, 650, 2, false}, kFp32), 50653152, slack);
+  EXPECT_NEAR(workspace_of({3, 64, 100, 300, 512, 2, true}, DType::kFloat16), 136139520, slack);
+  EXPECT_NEAR(workspace_of({2, 1, 500, 80, 320, 3, true}, kFp32), 83300896, slack);
+  EXPECT_NEAR(workspace_of({2, 32, 50, 512, 1024, 4, false}, DType::kFloat16), 117113344, slack);
+  EXPECT_NEAR(workspace_of({1, 16, 64, 256, 256, 1, false}, kBf16), 11837824, slack);
+  EXPECT_NEAR(workspace_of({3, 24, 200, 256, 512, 3, true}, kFp32), 227377600, slack);
+}
+
 OpCall conv(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y, std::int64_t stride,
             std::int64_t padding) {
   return call("aten::convolution",
@@ -109,6 +150,63 @@ TEST(Convolution, OnePixelWindowsOverAlignedPicturesNeedNothing) {
   EXPECT_EQ(
       run(conv(tensor({32, 512, 7, 7}), tensor({2048, 512, 1, 1}), tensor({32, 2048, 7, 7}), 1, 0)),
       "+12845056 +16056336 -16056336");
+}
+
+OpCall conv_backward(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y,
+                     std::int64_t padding) {
+  return call("aten::convolution_backward",
+              {y, x, w, Sizes{w.sizes[0]}, Sizes{1, 1}, Sizes{padding, padding}, Sizes{1, 1}, false,
+               Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{true, true, false}},
+              {x, w, tensor({w.sizes[0]}, x.dtype)});
+}
+
+// 36 tiles of 128 by 128 leave room for three parts on 132 SMs, 9 for fourteen.
+TEST(Convolution, WeightGradientsAreSplitOverTheSms) {
+  const TensorMeta x = channels_last({32, 256, 14, 14});
+  EXPECT_EQ(run(conv_backward(x, channels_last({256, 256, 3, 3}), x, 1)),
+            "+6422528 +2359296 +7077888 -7077888 +1024");
+  const TensorMeta larger = channels_last({32, 128, 28, 28});
+  EXPECT_EQ(run(conv_backward(larger, channels_last({128, 128, 3, 3}), larger, 1)),
+            "+12845056 +589824 +8257536 -8257536 +512");
+}
+
+TEST(Convolution, OnePixelWeightGradientsHaveOnePartAPicture) {
+  const TensorMeta x = tensor({8, 384, 16, 16}, kBf16);
+  const TensorMeta y = tensor({8, 1152, 16, 16}, kBf16);
+  EXPECT_EQ(run(conv_backward(x, tensor({1152, 384, 1, 1}, kBf16), y, 0)),
+            "+1572864 +884736 +14155776 -14155776 +2304");
+}
+
+TEST(Convolution, SmallStridedWindowsReadThePicturesAsTheyAre) {
+  const TensorMeta x = tensor({32, 3, 160, 160});
+  EXPECT_EQ(run(conv(x, tensor({32, 3, 3, 3}), tensor({32, 32, 80, 80}), 2, 1)), "+26214400");
+}
+
+TEST(Convolution, OnePixelWeightGradientsOfFewChannelsConvertBothSides) {
+  const TensorMeta x = tensor({48, 32, 96, 96});
+  const TensorMeta w = tensor({192, 32, 1, 1});
+  const AllocationProgram program =
+      allocation_program(conv_backward(x, w, tensor({48, 192, 96, 96}), 0), test::h200(), {});
+  std::int64_t largest = 0;
+  for (const Step& step : program.steps) {
+    if (step.kind == Step::Kind::kAlloc) largest = std::max(largest, step.bytes.raw());
+  }
+  EXPECT_NEAR(largest, 398133151, 398133151 / 200);
+}
+
+TEST(BatchNorm, ChannelsSideBySideStageTheirSums) {
+  const TensorMeta x = tensor({4096, 512});
+  const TensorMeta c = tensor({512});
+  EXPECT_EQ(run(call("aten::native_batch_norm", {x, c, c, c, c, true, 0.1, 1e-5}, {x, c, c})),
+            "+8388608 +2048 +2048 +131072 +64 -64 -131072");
+}
+
+TEST(Libraries, ResultsWithoutARuleAreGuessed) {
+  const TensorMeta x = tensor({64});
+  EXPECT_EQ(allocation_program(call("aten::_fft_r2c", {x}, {x}), test::h200(), {}).certainty,
+            Certainty::kGuessed);
+  EXPECT_EQ(allocation_program(call("aten::relu", {x}, {x}), test::h200(), {}).certainty,
+            Certainty::kExact);
 }
 
 TEST(Softmax, BackwardMakesTheProductBesideItsResult) {
