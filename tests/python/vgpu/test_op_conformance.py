@@ -1,6 +1,7 @@
 """What single operators allocate, against an H200: shares that may rise and must not fall.
 
-The measurements are in tests/data/kernels/ops_h200.jsonl; `tools/compare_ops.py` lists what errs.
+The measurements are in tests/data/kernels/ops_h200.jsonl and, of calls that were predicted before,
+in measured_fresh_ops_h200.jsonl; `tools/compare_ops.py` lists what errs.
 """
 
 from __future__ import annotations
