@@ -90,7 +90,7 @@ def compare_written(rows: Iterable[dict[str, Any]], path: Path) -> list[Compared
     results = []
     for row in rows:
         name = row["name"]
-        real = {way: row[way] for way in ("forward", "backward") if way in row}
+        real: dict[str, int] = {way: row[way] for way in ("forward", "backward") if way in row}
         results.append(Compared(name, families[name], row["set"], real, written[name]))
     return results
 

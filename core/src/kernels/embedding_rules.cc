@@ -76,18 +76,28 @@ void embedding_backward(RuleContext& op) {
   sort_and_sum(op, indices, rows, by_frequency);
 }
 
-// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, rows,
-// by_frequency, mode, ...): the largest of a bag is added where it came from, without sorting.
-void bag_backward(RuleContext& op) {
-  constexpr std::int64_t kModeMax = 2;
+// Bags of embeddings, with the place of the number of rows among the arguments; whether gradients
+// are scaled by frequency and the mode follow it.
+void bag_backward(RuleContext& op, std::size_t rows) {
+  constexpr std::int64_t kModeMax = 2;  // added where the largest came from, without sorting
   const TensorMeta& indices = op.args.tensor(1);
-  if (indices.numel() == 0 || op.args.integer(7) == kModeMax) return op.program.outputs();
-  sort_and_sum(op, indices, op.args.integer(5), op.args.flag(6));
+  const bool largest = op.args.integer(rows + 2) == kModeMax;
+  if (indices.numel() == 0 || largest) return op.program.outputs();
+  sort_and_sum(op, indices, op.args.integer(rows), op.args.flag(rows + 1));
+}
+
+// _embedding_bag_dense_backward(grad, indices, offset2bag, bag_size, maximum_indices, rows, ...)
+void dense_bag_backward(RuleContext& op) { bag_backward(op, 5); }
+// _embedding_bag_backward(grad, indices, offsets, offset2bag, bag_size, maximum_indices, rows,
+// by_frequency, mode, sparse, ...)
+void any_bag_backward(RuleContext& op) {
+  if (!op.args.flag(9)) bag_backward(op, 6);
 }
 
 constexpr NamedRule kRules[] = {
     {"aten::embedding_dense_backward", embedding_backward},
-    {"aten::_embedding_bag_dense_backward", bag_backward},
+    {"aten::_embedding_bag_dense_backward", dense_bag_backward},
+    {"aten::_embedding_bag_backward", any_bag_backward},
 };
 
 }  // namespace

@@ -142,7 +142,7 @@ void unique(RuleContext& op) {
   op.program.output_of(0, n * key, Certainty::kExact);
   const Scratch length(op.program, kIndex);
   if (counted) op.program.output_of(2, n * kIndex, Certainty::kExact);
-  op.program.flash(counted ? cub::scan(n, kIndex) : cub::select(n), Certainty::kModelled);
+  op.program.flash(counted ? cub::run_length_encode(n) : cub::select(n), Certainty::kModelled);
 }
 
 // Positions of the chosen elements, then the elements.
