@@ -159,6 +159,7 @@ std::vector<DeviceProfile> read_embedded() {
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<DeviceProfile> profiles;
+  profiles.reserve(found.size());
   for (auto& [line, profile] : found) profiles.push_back(std::move(profile));
   return profiles;
 }
