@@ -102,7 +102,7 @@ void lu_solve(RuleContext& op) {
   op.program.outputs();
   const TensorMeta& left = op.args.tensor(0);
   const std::int64_t rows = left.sizes.empty() ? 0 : left.sizes.back();
-  const Scratch permutation(op.program, 3 * 8 * rows);
+  const Scratch permutation(op.program, rows * 3 * 8);
   const Scratch right(op.program, op.args.tensor(1).bytes().raw());
   use_cublas(op);
 }
@@ -135,7 +135,7 @@ std::int64_t cublas_workspace(const DeviceProfile& gpu, const KernelState& state
     if (const auto bytes = parse_config(state.cublas_workspace_config)) return *bytes;
   }
   const bool large = (gpu.major == 9 || gpu.major == 10) && gpu.minor == 0;
-  return large ? 4096 * 8 * kKiB : 4096 * 2 * kKiB + 16 * 8 * kKiB;
+  return large ? kKiB * 4096 * 8 : kKiB * 4096 * 2 + kKiB * 16 * 8;
 }
 
 std::int64_t cublaslt_workspace(const DeviceProfile& /*gpu*/, const KernelState& state) {

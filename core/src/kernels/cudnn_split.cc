@@ -30,8 +30,8 @@ Tiles tiles_of(const ConvProblem& p) {
 // One tile an SM. Fewer tiles than SMs: each is computed in parts of at least so many pixels. More:
 // the last round's are.
 std::int64_t float_parts(const Tiles& tiles, std::int64_t pixels, std::int64_t sms) {
-  constexpr std::int64_t kLeastPixels = 36 * 32;
-  constexpr std::int64_t kLeastInLastRound = 7 * 32;
+  constexpr std::int64_t kLeastPixels = std::int64_t{36} * 32;
+  constexpr std::int64_t kLeastInLastRound = std::int64_t{7} * 32;
   if (tiles.count <= sms) {
     const std::int64_t parts = std::min(sms / tiles.count, pixels / kLeastPixels);
     return parts < 2 ? 0 : parts * tiles.all();
@@ -46,7 +46,8 @@ std::int64_t half_parts(const ConvProblem& p, const Tiles& tiles, std::int64_t p
                         std::int64_t sms) {
   if (tiles.all() > kMiB) return 0;
   const std::int64_t inputs = p.in_channels / p.groups;
-  const std::int64_t least = 64 * (inputs < 64 ? 11 : inputs == 64 ? 40 : 98);
+  const std::int64_t rows = inputs < 64 ? 11 : inputs == 64 ? 40 : 98;
+  const std::int64_t least = 64 * rows;
   const std::int64_t parts = std::min(sms / tiles.count, pixels / least);
   return parts < 2 ? 0 : parts * tiles.all();
 }

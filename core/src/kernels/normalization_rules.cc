@@ -16,7 +16,7 @@ std::int64_t copy_of(const TensorMeta& tensor) {
 
 // Many short rows: 32 at a time leave a row of parts each, which a plain sum adds up then.
 bool in_parts(std::int64_t rows, std::int64_t width, const DeviceProfile& gpu) {
-  return rows > 64 * 1024 && width / gpu.warp_size < gpu.sm_count / 2;
+  return rows > std::int64_t{64} * 1024 && width / gpu.warp_size < gpu.sm_count / 2;
 }
 
 void sum_parts(RuleContext& op, std::int64_t parts, std::int64_t width, DType dtype) {

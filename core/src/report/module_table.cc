@@ -3,13 +3,10 @@
 #include <algorithm>
 
 #include "ledger/timeline.h"
+#include "report/categories.h"
 
 namespace peakline {
 namespace {
-
-CategoryId known(const Dictionary& dictionary, CategoryId id) {
-  return id.raw() < dictionary.category_count() ? id : category::kOther;
-}
 
 std::vector<NamedBytes> named(const Dictionary& dictionary, const CategoryArray& bytes) {
   std::vector<NamedBytes> rows;
@@ -31,7 +28,7 @@ std::vector<Node> add_up(const Dictionary& dictionary, std::span<const Held> hel
   std::vector<Node> nodes(dictionary.module_count());
   for (const Held& block : held) {
     if (block.module.raw() >= nodes.size()) continue;
-    const CategoryId top = dictionary.top_level(known(dictionary, block.category));
+    const CategoryId top = dictionary.top_level(known_category(dictionary, block.category));
     Node& node = nodes[block.module.raw()];
     node.own += block.bytes;
     node.with_children[top.raw()] += block.bytes;
@@ -109,7 +106,7 @@ std::vector<NamedBytes> by_category(const Dictionary& dictionary, std::span<cons
                                     CategoryLevel level) {
   CategoryArray bytes{};
   for (const Held& block : held) {
-    CategoryId category = known(dictionary, block.category);
+    CategoryId category = known_category(dictionary, block.category);
     if (level == CategoryLevel::kTop) category = dictionary.top_level(category);
     bytes[category.raw()] += block.bytes;
   }

@@ -2,30 +2,13 @@
 
 #include <algorithm>
 
+#include "report/categories.h"
+
 namespace peakline {
 namespace {
 
 bool in_order(const AliveChange& a, const AliveChange& b) {
   return a.point != b.point ? a.point < b.point : a.key < b.key;
-}
-
-std::vector<std::uint8_t> top_level(const Dictionary& dictionary) {
-  std::vector<std::uint8_t> out;
-  for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
-    if (dictionary.top_level(CategoryId(c)) == CategoryId(c)) out.push_back(c);
-  }
-  return out;
-}
-
-void add_to_top(CategoryArray& held, const CategoryArray& change, const Dictionary& dictionary) {
-  for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
-    held[dictionary.top_level(CategoryId(c)).raw()] += change[c];
-  }
-}
-
-// A damaged recording may name a category that it does not define.
-CategoryId known(const Dictionary& dictionary, CategoryId id) {
-  return id.raw() < dictionary.category_count() ? id : category::kOther;
 }
 
 }  // namespace
@@ -95,7 +78,7 @@ void MomentBook::on_free(const Now& now, const Block& block, CategoryId category
   const std::uint32_t born = moment_at(block.birth.event);
   const std::uint32_t gone = moment_at(now.event);
   if (born == gone) return;  // no moment saw it
-  category = known(now.dictionary, category);
+  category = known_category(now.dictionary, category);
   book(block, category, born, block.bytes);
   book(block, category, gone, Bytes{} - block.bytes);
 }
@@ -107,7 +90,8 @@ void MomentBook::on_reserved(const Now& now, DeviceId device) {
 void MomentBook::finish(const Now& now) {
   now.ledger.for_each_live([&](const Block& block) {
     if (block.device != device_) return;
-    const CategoryId category = known(now.dictionary, resolve_category(block, now.context, true));
+    const CategoryId category =
+        known_category(now.dictionary, resolve_category(block, now.context, true));
     book(block, category, moment_at(block.birth.event), block.bytes);
   });
   advance(now.event + 1);
@@ -169,16 +153,15 @@ std::uint64_t MomentBook::spacing() const {
 }
 
 void MomentBook::fill(DeviceReport& out, const Dictionary& dictionary) {
-  const std::vector<std::uint8_t> top = top_level(dictionary);
-  for (const std::uint8_t c : top)
-    out.categories.push_back(dictionary.category(CategoryId(c)).name);
+  const std::vector<CategoryId> top = top_categories(dictionary);
+  for (const CategoryId id : top) out.categories.push_back(dictionary.category(id).name);
   CategoryArray held{};
   for (std::size_t i = 0; i < moments_.size(); ++i) {
     const Slot& slot = slots_[i];
     add_to_top(held, slot.change, dictionary);
     ReportPoint point{moments_[i].event, slot.time, slot.allocated, slot.lowest, slot.highest,
                       slot.reserved,     {},        home_[i] == i};
-    for (const std::uint8_t c : top) point.by_category.push_back(held[c]);
+    for (const CategoryId id : top) point.by_category.push_back(held[id.raw()]);
     out.points.push_back(std::move(point));
   }
   out.keys = std::move(keys_);

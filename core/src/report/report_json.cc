@@ -51,8 +51,8 @@ Json words(const Dictionary& dictionary) {
   Json ops = Json::array();
   for (std::uint32_t i = 0; i < dictionary.op_count(); ++i) ops.push_back(dictionary.op(OpId(i)));
   Json categories = Json::array();
-  for (std::uint8_t i = 0; i < dictionary.category_count(); ++i) {
-    const CategoryId id(i);
+  for (std::size_t i = 0; i < dictionary.category_count(); ++i) {
+    const CategoryId id(static_cast<std::uint8_t>(i));
     categories.push_back(
         {dictionary.category_label(id), dictionary.category(dictionary.top_level(id)).name});
   }

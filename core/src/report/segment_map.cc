@@ -136,10 +136,10 @@ void SegmentMapPass::segment_returned(std::uint64_t event, Address address, Byte
   at_reserved_.segment_gone(segment.born, event, start, segment.bytes, segment.stream);
   segments_.erase(found);
   reserved_ -= Bytes(static_cast<std::int64_t>(returned_end - address.raw()));
-  const auto keep = [&](std::uint64_t from, std::uint64_t to) {
+  const auto keep = [&, stream = segment.stream](std::uint64_t from, std::uint64_t to) {
     if (from >= to) return;
     const Bytes rest(static_cast<std::int64_t>(to - from));
-    segments_.emplace(Address(from), Segment{rest, segment.stream, event});
+    segments_.emplace(Address(from), Segment{rest, stream, event});
   };
   keep(start.raw(), address.raw());
   keep(returned_end, end);

@@ -9,6 +9,7 @@
 #include "ledger/peak.h"
 #include "ledger/steps.h"
 #include "ledger/timeline.h"
+#include "report/categories.h"
 #include "report/module_table.h"
 
 namespace peakline {
@@ -103,22 +104,16 @@ TimelineView timeline_view(const Dictionary& dictionary, const std::vector<Timel
   });
   const TimelineLevel& level = fits == levels.end() ? levels.back() : *fits;
   view.events_per_point = level.events_per_bucket;
-  std::vector<std::uint8_t> used;  // top-level categories that ever hold anything here
-  for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
-    if (dictionary.top_level(CategoryId(c)) == CategoryId(c)) used.push_back(c);
-  }
-  for (const std::uint8_t c : used)
-    view.categories.push_back(dictionary.category(CategoryId(c)).name);
+  const std::vector<CategoryId> shown = top_categories(dictionary);
+  for (const CategoryId id : shown) view.categories.push_back(dictionary.category(id).name);
   for (std::size_t i = 0; i < level.buckets.size(); ++i) {
     const TimelineBucket& bucket = level.buckets[i];
     CategoryArray top{};
-    for (std::uint8_t c = 0; c < dictionary.category_count(); ++c) {
-      top[dictionary.top_level(CategoryId(c)).raw()] += level.at_start[i][c];
-    }
+    add_to_top(top, level.at_start[i], dictionary);
     TimelinePoint point{
         bucket.first_event,   bucket.time, bucket.lowest, bucket.highest, bucket.reserved,
         bucket.highest_event, {}};
-    for (const std::uint8_t c : used) point.by_category.push_back(top[c]);
+    for (const CategoryId id : shown) point.by_category.push_back(top[id.raw()]);
     view.points.push_back(std::move(point));
   }
   return view;

@@ -136,7 +136,7 @@ Result<bool> ChunkReader::read_header(ChunkHeader& header) {
   if (*got < bytes.size()) return cut(chunk_offset_);
   const auto crc = coding::get_fixed<std::uint32_t>(&bytes[16]);
   if (crc != crc32c(std::span(bytes).first(16))) {
-    const Result<bool> zeros = only_zeros_from(bytes);
+    Result<bool> zeros = only_zeros_from(bytes);
     if (!zeros.ok()) return zeros;
     if (*zeros) return cut(chunk_offset_);
     return damaged(chunk_offset_, "a chunk header's checksum is wrong");
