@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from boundaries import logged_boundaries
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -234,14 +235,7 @@ def test_compile_safe_hooks_see_every_boundary_and_change_no_gradient(compiled: 
     model(x).sum().backward()
     assert x.grad is not None
     expected, x.grad = x.grad, None
-    log: list[tuple[str, str]] = []
-    with ModTracker.compile_safe_hooks(
-        model,
-        pre_fw_hook=lambda fqn, t: log.append(("pre_fw", fqn)),
-        post_fw_hook=lambda fqn, i, o: log.append(("post_fw", fqn)),
-        pre_bw_hook=lambda fqn, g: log.append(("pre_bw", fqn)),
-        post_bw_hook=lambda fqn, g: log.append(("post_bw", fqn)),
-    ):
+    with logged_boundaries(model) as log:
         run = torch.compile(model, backend="aot_eager", fullgraph=True) if compiled else model
         run(x).sum().backward()
     assert log == EXPECTED

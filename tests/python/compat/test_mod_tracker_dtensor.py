@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from boundaries import logged_boundaries
 from torch import nn
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor, init_device_mesh
 
@@ -63,14 +64,7 @@ def test_a_compiled_call_meets_every_boundary_and_changes_no_gradient(mesh: Any)
     expected = [parameter.grad.full_tensor() for parameter in model.parameters()]
     model.zero_grad()
 
-    log: list[tuple[str, str]] = []
-    with ModTracker.compile_safe_hooks(
-        model,
-        pre_fw_hook=lambda fqn, t: log.append(("pre_fw", fqn)),
-        post_fw_hook=lambda fqn, i, o: log.append(("post_fw", fqn)),
-        pre_bw_hook=lambda fqn, g: log.append(("pre_bw", fqn)),
-        post_bw_hook=lambda fqn, g: log.append(("post_bw", fqn)),
-    ):
+    with logged_boundaries(model) as log:
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
         compiled(spread(value.clone().requires_grad_(), mesh)).sum().backward()
         model.zero_grad()
