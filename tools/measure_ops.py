@@ -1,7 +1,7 @@
 # mypy: disable-error-code="misc,call-arg,no-untyped-call"
 """Measures on a GPU what ops and training steps allocate, to compare with peakline's predictions.
 
-    python tools/measure_ops.py OUT [--only info ops choices models kernels] [--workloads FILE.py]
+    python tools/measure_ops.py OUT [--only info ops choices models kernels] [--fresh | --fsdp]
 
 Writes OUT/info.json, ops.jsonl, choices.jsonl, models.jsonl, trace.NAME.jsonl.gz and kernels.txt,
 and all of it again in OUT/all.tar. Every model runs in a process of its own. With --virtual it runs
@@ -29,7 +29,7 @@ import torch
 import torch.utils._python_dispatch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from accuracy import fresh_cases, fresh_models, models, op_cases
+from accuracy import fresh_cases, fresh_models, fsdp_models, models, op_cases
 from accuracy.op_cases import Case
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")
@@ -249,7 +249,8 @@ def measure_model(
 
 
 def builders_of(args: argparse.Namespace) -> dict[str, Callable[[str], Callable[[], None]]]:
-    return dict(fresh_models.MODELS if args.fresh else models.MODELS) | workloads_of(args.workloads)
+    kind = fresh_models if args.fresh else fsdp_models if args.fsdp else models
+    return dict(kind.MODELS) | workloads_of(args.workloads)
 
 
 def measure_models(args: argparse.Namespace) -> None:
@@ -260,7 +261,7 @@ def measure_models(args: argparse.Namespace) -> None:
         command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
         command += ["--workloads", args.workloads] if args.workloads else []
         command += ["--virtual", args.virtual] if args.virtual else []
-        command += ["--fresh"] if args.fresh else []
+        command += [f"--{kind}" for kind in ("fresh", "fsdp") if getattr(args, kind)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
         rows.append(
@@ -325,9 +326,11 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", default=[], help="only these models")
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
     parser.add_argument("--virtual", help="run on a virtual GPU of this name and write predictions")
-    parser.add_argument(
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
         "--fresh", action="store_true", help="the cases and models that no rule was made with"
     )
+    kinds.add_argument("--fsdp", action="store_true", help="models that FSDP2 shards")
     parser.add_argument(
         "--seconds", type=float, default=120, help="stop the single ops after this long"
     )
