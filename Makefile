@@ -8,6 +8,8 @@
 PYTHON ?= python3
 # The torch to build against when .venv has none yet. Pinned: an open range pulls in gigabytes.
 TORCH ?= torch==2.13.0
+# It says which kernels convolutions take, and needs no GPU for that; not its dependencies: cuBLAS is never used.
+CUDNN ?= nvidia-cudnn-cu13==9.19.0.56
 JOBS ?= $(shell nproc)
 VENV := .venv
 SETUP := build/setup
@@ -27,11 +29,12 @@ $(SETUP)/apt-lint: Makefile
 	tools/apt_install.sh "$(SUDO)" $(APT_LINT)
 	@touch $@
 
-$(SETUP)/venv: pyproject.toml
+$(SETUP)/venv: pyproject.toml Makefile
 	@mkdir -p $(SETUP)
 	[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -c "import torch" 2>/dev/null || $(VENV)/bin/pip install -q "$(TORCH)"
 	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
+	$(VENV)/bin/pip install -q --no-deps "$(CUDNN)" || echo "No cuDNN: peakline estimates convolutions by rules of its own."
 	@touch $@
 
 .PHONY: build

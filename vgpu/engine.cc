@@ -11,7 +11,9 @@ std::atomic<std::uint64_t> g_serial{0};
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(options), serial_(++g_serial), memory_(options.memory) {}
+    : options_(options), serial_(++g_serial), memory_(options.memory) {
+  if (options.planner) planner_ = planner_process(*options.planner, options.memory.profile);
+}
 
 ValuePolicy Engine::policy() {
   const std::lock_guard guard(mutex_);

@@ -6,8 +6,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
+#include <peakline/conv_planner.h>
 #include <peakline/kernel_memory.h>
 
 #include "vgpu/memory.h"
@@ -29,6 +31,7 @@ struct EngineOptions {
   ValuePolicy policy;
   std::uint64_t value_bytes = 2 << 20;  // values of storages up to this size are kept: masks and
                                         // positions of whole batches, but no weights of note
+  std::optional<PlannerFiles> planner;  // where cuDNN is installed, and can be asked
 };
 
 // Plain numbers; read at any time, exact when nothing runs.
@@ -51,6 +54,8 @@ class Engine {
   Counters& counters() noexcept { return counters_; }
   ShapeCache& cache() noexcept { return cache_; }
   [[nodiscard]] const DeviceProfile& profile() const noexcept { return memory_.profile(); }
+  // cuDNN itself; null when it is not installed.
+  [[nodiscard]] ConvPlanner* conv_planner() const noexcept { return planner_.get(); }
   [[nodiscard]] int devices() const noexcept { return memory_.devices(); }
   [[nodiscard]] std::uint64_t value_bytes() const noexcept { return options_.value_bytes; }
 
@@ -79,6 +84,7 @@ class Engine {
   EngineOptions options_;
   std::uint64_t serial_;
   Memory memory_;
+  std::unique_ptr<ConvPlanner> planner_;
   StreamPool streams_;
   ShapeCache cache_;
   Counters counters_;

@@ -69,6 +69,15 @@ void add_output(OpCall& call, const Output& output) {
   call.outputs.push_back(std::move(made));
 }
 
+// torch refuses to answer when its old and its new switches were both used.
+bool allows_tf32(const at::Context& context) {
+  try {
+    return context.allowTF32CuDNN();
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 TensorMeta meta_of(const at::Tensor& tensor) {
@@ -103,6 +112,7 @@ KernelState kernel_state(const AllocatorConfig& config) {
   state.cudnn_enabled = context.userEnabledCuDNN();
   state.cudnn_benchmark = context.benchmarkCuDNN();
   state.cudnn_deterministic = context.deterministicCuDNN();
+  state.cudnn_allow_tf32 = allows_tf32(context);
   state.deterministic_algorithms = context.deterministicAlgorithms();
   state.sdp_flash = context.userEnabledFlashSDP();
   state.sdp_efficient = context.userEnabledMemEfficientSDP();

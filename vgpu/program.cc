@@ -68,8 +68,10 @@ class ProgramWriter {
 }  // namespace
 
 void add_program(const Call& call, Engine& engine, ShapeEntry& entry) {
-  const AllocationProgram program = allocation_program(op_call(call, entry), engine.profile(),
-                                                       kernel_state(engine.memory().config()));
+  KernelState state = kernel_state(engine.memory().config());
+  state.conv_planner = engine.conv_planner();
+  const AllocationProgram program =
+      allocation_program(op_call(call, entry), engine.profile(), state);
   const std::vector<Output*> flat = flat_outputs(entry);
   for (const OutputChange& change : program.changes) apply(change, flat, entry);
   entry.certainty = program.certainty;

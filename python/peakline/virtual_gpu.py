@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.variable import Variable
 
-from peakline import _C, _virtual_cuda
+from peakline import _C, _cudnn, _virtual_cuda
 from peakline.run import Run
 from peakline.track import Tracker
 
@@ -59,7 +59,14 @@ class virtual_gpu:
         self._confidence: list[dict[str, int]] = []
 
     def __enter__(self) -> Run:
-        _C.vgpu.enter({**self._options, "conf": _allocator_settings(), "torch": _torch_release()})
+        _C.vgpu.enter(
+            {
+                **self._options,
+                "conf": _allocator_settings(),
+                "torch": _torch_release(),
+                "planner": _cudnn.planner_files(),
+            }
+        )
         with contextlib.ExitStack() as stack:
             stack.callback(_C.vgpu.leave)
             stack.enter_context(_backward_on_the_calling_thread())

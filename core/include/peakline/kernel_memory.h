@@ -51,6 +51,8 @@ struct OpCall {
   std::vector<Output> outputs;  // tensors in the order of the returns, lists flattened
 };
 
+class ConvPlanner;
+
 // Switches of the process that decide which kernels run.
 struct KernelState {
   int torch_major = 2;
@@ -74,6 +76,8 @@ struct KernelState {
   std::string cublaslt_workspace_size;
   // $TORCH_CUBLASLT_UNIFIED_WORKSPACE; unset means torch's default.
   std::optional<bool> unified_workspace;
+  // cuDNN itself, where it is installed; it outlives the question.
+  ConvPlanner* conv_planner = nullptr;
 };
 
 // How a number was come by.

@@ -1,11 +1,14 @@
 // Convolutions. Sources: aten/src/ATen/native/Convolution.cpp (select_conv_backend),
-// aten/src/ATen/native/cudnn/ConvShared.cpp, cuda/DepthwiseConv2d.cu.
+// aten/src/ATen/native/cudnn/ConvShared.cpp, Conv_v8.cpp, cuda/DepthwiseConv2d.cu.
 #include <algorithm>
+
+#include <peakline/conv_planner.h>
 
 #include "kernels/cudnn_conv.h"
 #include "kernels/memory_format.h"
 #include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
+#include "kernels/tail_split.h"
 
 namespace peakline::kernels {
 namespace {
@@ -22,10 +25,11 @@ struct Convolution {
   TensorMeta weight;
   std::vector<std::int64_t> output_sizes;
   std::int64_t groups = 1;
+  std::vector<std::int64_t> stride;
+  std::vector<std::int64_t> padding;
+  std::vector<std::int64_t> dilation;
   bool transposed = false;
   bool channels_last = false;
-  bool dilated = false;
-  std::int64_t stride = 1;
 
   [[nodiscard]] bool depthwise() const {
     return !transposed && input.sizes.size() >= 4 && groups > 1 && input.sizes[1] == groups &&
@@ -42,9 +46,18 @@ bool any_above_one(const std::vector<std::int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 1; });
 }
 
+// One number may stand for all dimensions.
+std::vector<std::int64_t> for_all(std::vector<std::int64_t> values, std::size_t dimensions,
+                                  std::int64_t otherwise) {
+  if (values.empty()) values.push_back(otherwise);
+  if (values.size() < dimensions) values.resize(dimensions, values[0]);
+  return values;
+}
+
 // Where an op keeps its settings among its arguments.
 struct Places {
   std::size_t stride;
+  std::size_t padding;
   std::size_t dilation;
   std::size_t groups;
 };
@@ -55,8 +68,10 @@ Convolution make(const TensorMeta& input, const TensorMeta& weight, const OpArgs
   c.input = input;
   c.weight = weight;
   c.groups = std::max<std::int64_t>(1, args.integer(places.groups, 1));
-  c.dilated = any_above_one(args.integers(places.dilation));
-  c.stride = args.integers(places.stride).empty() ? 1 : args.integers(places.stride)[0];
+  const std::size_t dimensions = input.sizes.size() - 2;
+  c.stride = for_all(args.integers(places.stride), dimensions, 1);
+  c.padding = for_all(args.integers(places.padding), dimensions, 0);
+  c.dilation = for_all(args.integers(places.dilation), dimensions, 1);
   c.channels_last = input.dtype != DType::kFloat64 &&
                     (suggests_channels_last(input) || suggests_channels_last(weight));
   return c;
@@ -80,9 +95,10 @@ ConvProblem problem_of(const Convolution& c, const KernelState& state) {
   p.out_pixels = 1;
   for (std::size_t i = 2; i < c.output_sizes.size(); ++i) p.out_pixels *= c.output_sizes[i];
   p.kernel_pixels = pixels(c.weight);
-  p.stride = c.stride;
-  p.patches = c.stride > 1 && c.stride == c.weight.sizes.back();
-  p.unusual = c.transposed || c.dilated || c.input.sizes.size() > 4 || state.cudnn_benchmark;
+  p.stride = c.stride[0];
+  p.patches = c.stride[0] > 1 && c.stride[0] == c.weight.sizes.back();
+  p.unusual = c.transposed || any_above_one(c.dilation) || c.input.sizes.size() > 4 ||
+              state.cudnn_benchmark;
   // A transposed convolution is the gradient of a plain one, with the two sides exchanged.
   if (c.transposed) {
     std::swap(p.in_channels, p.out_channels);
@@ -98,8 +114,64 @@ void fix_layout(RuleContext& op, bool channels_last) {
   if (changed.strides != op.args.out(0).strides) op.program.change_output(0, changed);
 }
 
-void run_cudnn(RuleContext& op, const ConvProblem& problem, ConvPass pass) {
-  const ConvWorkspace workspace = cudnn_conv_workspace(problem, pass, op.gpu);
+// cuDNN is given lines as pictures of one row.
+void add_row(ConvQuery& query) {
+  for (auto* sizes : {&query.input, &query.weight, &query.output}) {
+    sizes->insert(sizes->begin() + 2, 1);
+  }
+  query.padding.insert(query.padding.begin(), 0);
+  query.stride.insert(query.stride.begin(), 1);
+  query.dilation.insert(query.dilation.begin(), 1);
+}
+
+ConvQuery query_of(const Convolution& c, ConvPass pass, const KernelState& state) {
+  ConvQuery query;
+  query.pass = pass;
+  query.dtype = c.input.dtype;
+  query.channels_last = c.channels_last;
+  query.deterministic = state.cudnn_deterministic || state.deterministic_algorithms;
+  query.allow_tf32 = state.cudnn_allow_tf32;
+  query.input = c.transposed ? c.output_sizes : c.input.sizes;
+  query.weight = c.weight.sizes;
+  query.output = c.transposed ? c.input.sizes : c.output_sizes;
+  query.padding = c.padding;
+  query.stride = c.stride;
+  query.dilation = c.dilation;
+  if (query.input.size() == 3) add_row(query);
+  return query;
+}
+
+// cuDNN's kernels for these say that they need a device to be planned.
+bool cannot_be_planned(const ConvProblem& p, ConvPass pass) {
+  return p.depthwise() && p.half() && pass == ConvPass::kWeightGradient;
+}
+
+// A weight's gradient that is one product over all pixels: cuBLASLt splits the sum, and asking cuDNN
+// does not tell how.
+bool one_product(const ConvProblem& p, const ConvPlan& plan) {
+  return p.channels_last && p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1 &&
+         plan.workspace == 0 && plan.knobs.size() == 1 && plan.knobs.contains("WORKSPACE");
+}
+
+std::optional<ConvWorkspace> planned(const RuleContext& op, const Convolution& c,
+                                     const ConvProblem& p, ConvPass pass) {
+  if (op.state.conv_planner == nullptr || cannot_be_planned(p, pass)) return std::nullopt;
+  const ConvQuery query = query_of(c, pass, op.state);
+  const auto plan = op.state.conv_planner->plan(query);
+  if (!plan) return std::nullopt;
+  if (pass == ConvPass::kWeightGradient && one_product(p, *plan)) {
+    return ConvWorkspace{split_weight_gradient(p, op.gpu), Certainty::kGuessed};
+  }
+  const PlannedWorkspace found = planned_workspace(query, *plan, op.gpu);
+  return ConvWorkspace{found.bytes, op.state.cudnn_benchmark ? Certainty::kGuessed
+                                    : found.exact            ? Certainty::kExact
+                                                             : Certainty::kModelled};
+}
+
+void run_cudnn(RuleContext& op, const Convolution& c, ConvPass pass) {
+  const ConvProblem problem = problem_of(c, op.state);
+  const ConvWorkspace workspace =
+      planned(op, c, problem, pass).value_or(cudnn_conv_workspace(problem, pass, op.gpu));
   op.program.flash(workspace.bytes, workspace.certainty);
 }
 
@@ -117,15 +189,15 @@ void run_forward(RuleContext& op, const Places& places, bool transposed) {
   const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
   const Scratch dense_input(op.program, copy_to(input, c.channels_last));
   const ConvPass pass = transposed ? ConvPass::kInputGradient : ConvPass::kForward;
-  run_cudnn(op, problem_of(c, op.state), pass);
+  run_cudnn(op, c, pass);
 }
 
 // convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-void forward(RuleContext& op) { run_forward(op, {3, 5, 8}, op.args.flag(6)); }
+void forward(RuleContext& op) { run_forward(op, {3, 4, 5, 8}, op.args.flag(6)); }
 // cudnn_convolution(input, weight, padding, stride, dilation, groups, ...)
-void cudnn_forward(RuleContext& op) { run_forward(op, {3, 4, 5}, false); }
+void cudnn_forward(RuleContext& op) { run_forward(op, {3, 2, 4, 5}, false); }
 // cudnn_convolution_transpose(input, weight, padding, output_padding, stride, dilation, groups, ...)
-void cudnn_transposed(RuleContext& op) { run_forward(op, {4, 5, 6}, true); }
+void cudnn_transposed(RuleContext& op) { run_forward(op, {4, 2, 5, 6}, true); }
 
 void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
   op.program.output(2);
@@ -145,7 +217,7 @@ void backward(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(1);
   const TensorMeta& weight = op.args.tensor(2);
   if (!valid(input, weight) || op.args.outs() < 3) return;
-  Convolution c = make(input, weight, op.args, {4, 6, 9});
+  Convolution c = make(input, weight, op.args, {4, 5, 6, 9});
   c.transposed = op.args.flag(7);
   c.output_sizes = gradient.sizes;
   if (c.output_sizes.size() != input.sizes.size()) return;
@@ -157,17 +229,16 @@ void backward(RuleContext& op) {
     if (weight_wanted) op.program.output(1);
     if (input_wanted) op.program.output(0);
   } else {
-    const ConvProblem p = problem_of(c, op.state);
     if (input_wanted) {
       op.program.output(0);
       const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
       const ConvPass pass = c.transposed ? ConvPass::kForward : ConvPass::kInputGradient;
-      run_cudnn(op, p, pass);
+      run_cudnn(op, c, pass);
     }
     if (weight_wanted) {
       op.program.output(1);
       const Scratch dense_input(op.program, copy_to(input, c.channels_last));
-      run_cudnn(op, p, ConvPass::kWeightGradient);
+      run_cudnn(op, c, ConvPass::kWeightGradient);
     }
   }
   if (op.args.mask(10, 2)) bias_gradient(op, gradient);

@@ -1,15 +1,15 @@
-// cuDNN's workspaces for convolutions: a closed library, so this is a model of what it was seen to
-// do on an H200 (docs/accuracy.md). Its kernels work on channels-last data with whole vectors of
-// channels; what lies otherwise is converted into the workspace.
+// cuDNN's workspaces for convolutions where cuDNN itself is not there to be asked: a closed library, so
+// this is a model of what it was seen to do on an H200 (docs/accuracy.md). Its kernels work on
+// channels-last data with whole vectors of channels; what lies otherwise is converted into the
+// workspace.
 #pragma once
 
 #include <cstdint>
 
+#include <peakline/conv_planner.h>
 #include <peakline/kernel_memory.h>
 
 namespace peakline::kernels {
-
-enum class ConvPass : std::uint8_t { kForward, kInputGradient, kWeightGradient };
 
 struct ConvProblem {
   DType dtype = DType::kFloat32;

@@ -44,6 +44,12 @@ vgpu::ValuePolicy policy_of(const py::dict& options, vgpu::ValuePolicy policy) {
   return policy;
 }
 
+std::optional<PlannerFiles> planner_of(const py::dict& options) {
+  const auto files = option(options, "planner", py::dict());
+  if (files.empty()) return std::nullopt;
+  return PlannerFiles{files["program"].cast<std::string>(), files["cudnn"].cast<std::string>()};
+}
+
 void enter(const py::dict& options) {
   vgpu::EngineOptions engine;
   engine.memory.devices = option(options, "devices", 1);
@@ -56,6 +62,7 @@ void enter(const py::dict& options) {
   if (limit > 0) engine.memory.limit = Bytes(limit);
   engine.value_bytes = option(options, "value_bytes", engine.value_bytes);
   engine.policy = policy_of(option(options, "policy", py::dict()), engine.policy);
+  engine.planner = planner_of(options);
   throw_if_error(vgpu::enter(engine));
 }
 
