@@ -2,7 +2,7 @@
 
     python tools/compare_ops.py [FILE.jsonl] [--gpu h200] [--beyond 1] [--predicted FILE.jsonl]
 
-A row has a name of tools/accuracy/op_cases.py or fresh_cases.py, or a family and arguments of
+A row has a name of tools/accuracy/{op,fresh,unseen}_cases.py, or a family and arguments of
 recorded_cases.py, the round that was measured, and the peak rise in requested bytes of forward and
 backward. "values": what the sizes of its results depend on, as given to peakline.virtual_gpu.
 --predicted compares what was written down earlier (measure_ops.py --virtual), not today's rules.
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from accuracy import fresh_cases, op_cases
+from accuracy import fresh_cases, op_cases, unseen_cases
 from accuracy.op_cases import Case
 from accuracy.recorded_cases import recorded_case
 from measure_ops import Probe, measure
@@ -52,7 +52,7 @@ def share(predicted: int, real: int) -> float:
 def compare(rows: Iterable[dict[str, Any]], gpu: str) -> list[Compared]:
     import peakline
 
-    cases = {case.name: case for case in (*op_cases.all_cases(), *fresh_cases.all_cases())}
+    cases = {case.name: case for case in (*op_cases.all_cases(), *predicted_cases())}
     probe = Probe(peaks_only=True)
     gc.freeze()  # every measurement collects garbage: what is there already need not be searched
     results = []
@@ -63,6 +63,10 @@ def compare(rows: Iterable[dict[str, Any]], gpu: str) -> list[Compared]:
                 case = named or recorded_case(row["family"], row["args"])
                 results.append(compare_one(case, row, probe))
     return results
+
+
+def predicted_cases() -> list[Case]:
+    return [*fresh_cases.all_cases(), *unseen_cases.all_cases()]
 
 
 def by_values(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, float], list[Any]]]:
@@ -86,7 +90,7 @@ def compare_one(case: Case, row: dict[str, Any], probe: Probe) -> Compared:
 
 def compare_written(rows: Iterable[dict[str, Any]], path: Path) -> list[Compared]:
     written = {row["name"]: row for row in read(path)}
-    families = {case.name: case.family for case in fresh_cases.all_cases()}
+    families = {case.name: case.family for case in predicted_cases()}
     results = []
     for row in rows:
         name = row["name"]

@@ -1,7 +1,7 @@
 # mypy: disable-error-code="misc,call-arg,no-untyped-call"
 """Measures on a GPU what ops and training steps allocate, to compare with peakline's predictions.
 
-    python tools/measure_ops.py OUT [--only info ops choices models kernels] [--fresh | --fsdp]
+    python tools/measure_ops.py OUT [--only info ops choices models kernels] [--set NAME]
 
 Writes OUT/info.json, ops.jsonl, choices.jsonl, models.jsonl, trace.NAME.jsonl.gz and kernels.txt,
 and all of it again in OUT/all.tar. Every model runs in a process of its own. With --virtual it runs
@@ -29,8 +29,24 @@ import torch
 import torch.utils._python_dispatch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from accuracy import fresh_cases, fresh_models, fsdp_models, models, op_cases
+from accuracy import (
+    fresh_cases,
+    fresh_models,
+    fsdp_models,
+    models,
+    op_cases,
+    unseen_cases,
+    unseen_models,
+)
 from accuracy.op_cases import Case
+
+# Cases and models. No rule was made with those of "fresh" and "unseen" when they were predicted.
+SETS: dict[str, tuple[Any, Any]] = {
+    "explored": (op_cases, models),
+    "fresh": (fresh_cases, fresh_models),
+    "fsdp": (None, fsdp_models),
+    "unseen": (unseen_cases, unseen_models),
+}
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")
 MEMORY = torch.cuda.memory
@@ -106,18 +122,18 @@ def plain(args: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def measure_ops(out: Path, peaks_only: bool, seconds: float, fresh: bool) -> None:
-    probe = Probe(peaks_only)
+def measure_ops(args: argparse.Namespace) -> None:
+    probe = Probe(peaks_only=bool(args.virtual))
     begin = time.monotonic()
     skipped = 0
-    with (out / "ops.jsonl").open("w") as file:
-        cases = fresh_cases.all_cases() if fresh else op_cases.all_cases()
+    with (args.out / "ops.jsonl").open("w") as file:
+        cases = SETS[args.set][0].all_cases()
         random.Random(0).shuffle(cases)  # when time runs out, every family is there in part
         for case in cases:
-            if time.monotonic() - begin > seconds:
+            if time.monotonic() - begin > args.seconds:
                 skipped += 1
                 continue
-            twice = fresh or case.family in ("linear", "optimizer")
+            twice = args.set != "explored" or case.family in ("linear", "optimizer")
             rounds = ("first", "second") if twice else ("first",)
             file.write(json.dumps(measure(case, probe, rounds)) + "\n")
     print(f"ops: {time.monotonic() - begin:.1f} s, {skipped} skipped", flush=True)
@@ -249,8 +265,7 @@ def measure_model(
 
 
 def builders_of(args: argparse.Namespace) -> dict[str, Callable[[str], Callable[[], None]]]:
-    kind = fresh_models if args.fresh else fsdp_models if args.fsdp else models
-    return dict(kind.MODELS) | workloads_of(args.workloads)
+    return dict(SETS[args.set][1].MODELS) | workloads_of(args.workloads)
 
 
 def measure_models(args: argparse.Namespace) -> None:
@@ -261,7 +276,7 @@ def measure_models(args: argparse.Namespace) -> None:
         command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
         command += ["--workloads", args.workloads] if args.workloads else []
         command += ["--virtual", args.virtual] if args.virtual else []
-        command += [f"--{kind}" for kind in ("fresh", "fsdp") if getattr(args, kind)]
+        command += ["--set", args.set]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
         rows.append(
@@ -326,11 +341,7 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", default=[], help="only these models")
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
     parser.add_argument("--virtual", help="run on a virtual GPU of this name and write predictions")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument(
-        "--fresh", action="store_true", help="the cases and models that no rule was made with"
-    )
-    kinds.add_argument("--fsdp", action="store_true", help="models that FSDP2 shards")
+    parser.add_argument("--set", choices=SETS, default="explored", help="which cases and models")
     parser.add_argument(
         "--seconds", type=float, default=120, help="stop the single ops after this long"
     )
@@ -362,7 +373,7 @@ def run(args: argparse.Namespace) -> None:
     if "models" in args.only:
         measure_models(args)
     if "ops" in args.only:
-        measure_ops(args.out, bool(args.virtual), args.seconds, args.fresh)
+        measure_ops(args)
 
 
 if __name__ == "__main__":

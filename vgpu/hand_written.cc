@@ -134,6 +134,12 @@ const std::vector<std::string>& hand_written() {
                                    "aten::unfold",
                                    "aten::empty.memory_format",
                                    "aten::empty_strided",
+                                   "aten::_use_cudnn_ctc_loss",
+                                   "aten::_use_cudnn_ctc_loss.Tensor",
+                                   "aten::_use_miopen_ctc_loss",
+                                   "aten::_use_miopen_ctc_loss.Tensor",
+                                   "aten::_ctc_loss.Tensor",
+                                   "aten::_ctc_loss_backward.Tensor",
                                    "aten::tril_indices",
                                    "aten::triu_indices"};
   return *kNames;
@@ -160,6 +166,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   aten.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   aten.impl("unfold", TORCH_FN(at::native::unfold));
+  add_ctc_loss(aten);
 }
 
 }  // namespace peakline::vgpu

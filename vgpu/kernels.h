@@ -11,5 +11,6 @@ void add_factories(torch::Library& cuda);
 // The ops of virtual tensors that are written by hand. Their names are in hand_written().
 void add_hand_written(torch::Library& aten);
 const std::vector<std::string>& hand_written();
+void add_ctc_loss(torch::Library& aten);
 
 }  // namespace peakline::vgpu

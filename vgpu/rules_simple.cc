@@ -17,6 +17,11 @@ bool like_first(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+bool like_second(const Call& call, ShapeBuilder& out) {
+  out.fresh_like(call.args[1].toTensor());
+  return true;
+}
+
 bool dropout(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[0].toTensor();
   out.fresh_like(input);
@@ -67,6 +72,7 @@ void add_simple_rules(RuleSet& rules) {
   }
   rules["aten::native_dropout"] = &dropout;
   rules["aten::native_dropout_backward"] = &like_first;
+  rules["aten::_ctc_loss_backward"] = &like_second;
   rules["aten::embedding_dense_backward"] = &embedding_backward;
   rules["aten::_assert_async"] = &nothing;
   rules["aten::_assert_async.msg"] = &nothing;

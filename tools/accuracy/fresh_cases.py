@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +53,16 @@ ATTENTION: tuple[tuple[Any, ...], ...] = (
 )  # fmt: skip
 
 Calls = dict[str, Callable[[], Call]]
+Rows = tuple[tuple[Any, ...], ...]
+
+
+class Shapes(NamedTuple):
+    """Tables of the operators whose shapes are worth varying."""
+
+    convolutions: Rows
+    recurrent: Rows
+    attention: Rows
+    optimizers: Rows
 
 
 def of(call: Callable[..., Any], *inputs: Any) -> Call:
@@ -135,17 +145,17 @@ def table(family: str, calls: Calls, grad: bool = True) -> Iterator[Case]:
         yield Case(family, {"call": name}, make, grad=grad)
 
 
-def shapes() -> Iterator[Case]:
-    for c in CONVOLUTIONS:
+def shapes(tables: Shapes) -> Iterator[Case]:
+    for c in tables.convolutions:
         names = ("dtype", "channels_last", "B", "ci", "co", "size", "k", "stride", "pad", "groups")
         yield Case("conv2d", dict(zip(names, c, strict=True)), lambda c=c: conv_call(*c))
-    for r in RECURRENT:
+    for r in tables.recurrent:
         names = ("kind", "dtype", "B", "T", "input", "hidden", "layers", "bi", "dropout")
         yield Case("rnn", dict(zip(names, r, strict=True)), lambda r=r: recurrent_call(*r))
-    for a in ATTENTION:
+    for a in tables.attention:
         names = ("dtype", "backend", "B", "H", "KV", "T", "S", "d", "causal", "mask", "dropout")
         yield Case("sdpa", dict(zip(names, a, strict=True)), lambda a=a: sdpa_call(*a))
-    for name, options in OPTIMIZERS:
+    for name, options in tables.optimizers:
         yield Case(
             "optimizer", {"name": name, **options}, lambda n=name, o=options: optimizer_call(n, o),
             grad=False,
@@ -157,4 +167,5 @@ def all_cases() -> list[Case]:
         table("convolution", OTHER_CONVOLUTIONS), table("matmul", MATMUL), table("indexing", INDEXING),
         table("sorting", SORTING, grad=False), table("norm", NORMS), table("loss", LOSSES),
     )  # fmt: skip
-    return [*shapes(), *(case for rows in tables for case in rows)]
+    in_shapes = shapes(Shapes(CONVOLUTIONS, RECURRENT, ATTENTION, OPTIMIZERS))
+    return [*in_shapes, *(case for rows in tables for case in rows)]

@@ -388,7 +388,11 @@ def sdpa_call(
     def call() -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, m, dropout, causal, enable_gqa=kv != h)
 
-    kinds = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
+    kinds = {
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+        "math": SDPBackend.MATH,
+    }
     if backend is None:
         return call
 

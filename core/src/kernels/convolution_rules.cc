@@ -160,7 +160,8 @@ std::optional<ConvWorkspace> planned(const RuleContext& op, const Convolution& c
   const auto plan = op.state.conv_planner->plan(query);
   if (!plan) return std::nullopt;
   if (pass == ConvPass::kWeightGradient && one_product(p, *plan)) {
-    return ConvWorkspace{split_weight_gradient(p, op.gpu), Certainty::kGuessed};
+    const bool plenty = plan->knobs.at("WORKSPACE") > 1;
+    return ConvWorkspace{split_product(p, plenty, op.gpu), Certainty::kGuessed};
   }
   const PlannedWorkspace found = planned_workspace(query, *plan, op.gpu);
   return ConvWorkspace{found.bytes, op.state.cudnn_benchmark ? Certainty::kGuessed

@@ -41,4 +41,8 @@ ConvWorkspace cudnn_conv_workspace(const ConvProblem& problem, ConvPass pass,
 // over pixels is split so that all SMs have work, and the parts are added in float.
 std::int64_t split_weight_gradient(const ConvProblem& problem, const DeviceProfile& gpu);
 
+// The same where it is one product over all pixels, which cuBLASLt splits: into what fits a few MiB,
+// or, given plenty of them, into as many parts as help.
+std::int64_t split_product(const ConvProblem& problem, bool plenty, const DeviceProfile& gpu);
+
 }  // namespace peakline::kernels

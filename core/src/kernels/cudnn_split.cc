@@ -61,7 +61,32 @@ std::int64_t one_pixel_parts(const ConvProblem& p, std::int64_t pixels) {
   return std::min({21 * kMiB / 4 / part, pixels / kLeastPixels, kMost}) * part;
 }
 
+std::int64_t half_product_parts(std::int64_t part, std::int64_t pixels, bool plenty) {
+  constexpr std::int64_t kLeastPixels = 1332;
+  constexpr std::int64_t kLargePart = kMiB / 4;
+  const std::int64_t room = (plenty ? 32 : 4) * kMiB / part;
+  return std::min({room, pixels / kLeastPixels, std::int64_t{part > kLargePart ? 16 : 83}});
+}
+
+// Tiles of 256 outputs by 128 inputs, a part an SM.
+std::int64_t float_product_parts(const ConvProblem& p, std::int64_t pixels, bool plenty,
+                                 std::int64_t sms) {
+  constexpr std::int64_t kLeastPixels = 128;
+  if (!plenty) return 0;
+  const std::int64_t tiles = ceil_div(p.out_channels, 256) * ceil_div(p.in_channels, 128);
+  return std::min(sms / std::max<std::int64_t>(tiles, 1), pixels / kLeastPixels);
+}
+
 }  // namespace
+
+std::int64_t split_product(const ConvProblem& p, bool plenty, const DeviceProfile& gpu) {
+  constexpr std::int64_t kFlags = 272;
+  const std::int64_t part = std::max<std::int64_t>(p.out_channels * p.in_channels * 4, 1);
+  const std::int64_t pixels = p.batch * p.out_pixels;
+  const std::int64_t parts = p.half() ? half_product_parts(part, pixels, plenty)
+                                      : float_product_parts(p, pixels, plenty, gpu.sm_count);
+  return parts < 2 ? 0 : parts * part + kFlags;
+}
 
 std::int64_t split_weight_gradient(const ConvProblem& p, const DeviceProfile& gpu) {
   const std::int64_t pixels = p.batch * p.out_pixels;

@@ -13,6 +13,7 @@ std::span<const NamedRule> convolution_rules();
 std::span<const NamedRule> embedding_rules();
 std::span<const NamedRule> foreach_rules();
 std::span<const NamedRule> indexing_rules();
+std::span<const NamedRule> loss_rules();
 std::span<const NamedRule> normalization_rules();
 std::span<const NamedRule> reduction_rules();
 std::span<const NamedRule> rnn_rules();
