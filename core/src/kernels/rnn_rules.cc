@@ -2,94 +2,21 @@
 // reserve are cuDNN's and modelled.
 #include <algorithm>
 
+#include "kernels/rnn_workspace.h"
 #include "kernels/rule_tables.h"
 
 namespace peakline::kernels {
 namespace {
 
-enum Mode : std::int64_t { kRelu = 0, kTanh = 1, kLstm = 2, kGru = 3 };
-
-struct Rnn {
-  std::int64_t mode = kLstm;
-  std::int64_t hidden = 1;
-  std::int64_t input = 1;
-  std::int64_t layers = 1;
-  std::int64_t directions = 1;
-  std::int64_t length = 1;
-  std::int64_t batch = 1;
-  std::int64_t steps = 1;  // of all sequences together
-  std::int64_t element = 4;
-  bool dropout = false;
-  bool training = true;
-  bool batch_first = false;
-  bool packed = false;  // sequences of different lengths
-  std::int64_t projection = 0;
-
-  [[nodiscard]] std::int64_t gates() const { return mode == kLstm ? 4 : mode == kGru ? 3 : 1; }
-  // Numbers kept per hidden unit and step for the backward pass: the gates, and the cell of an LSTM
-  // or three more products of a GRU.
-  [[nodiscard]] std::int64_t kept() const { return mode == kLstm ? 5 : mode == kGru ? 6 : 1; }
-};
-
-// What the backward pass needs: gates of every layer, outputs between layers, and dropout's masks.
-std::int64_t reserve_bytes(const Rnn& r) {
-  const std::int64_t unit = r.steps * r.hidden * r.directions;
-  std::int64_t bytes = r.layers * r.kept() * unit * r.element;
-  bytes += (r.layers - 1) * unit * r.element;
-  if (r.dropout) bytes += (r.layers - 1) * unit * r.directions / 8;
-  return bytes + 256;
-}
-
-// Every layer and direction runs on a stream of its own, with cuBLAS' workspace beside it.
-constexpr std::int64_t kStreamBytes = std::int64_t{8} << 20;
-
-// Copies of inputs, and numbers per hidden unit: of every step, and of states between steps.
-struct Buffers {
-  std::int64_t inputs;
-  std::int64_t steps;
-  std::int64_t states;
-};
-
-Buffers buffers_of(const Rnn& r) {
-  const bool both = r.directions == 2;
-  const std::int64_t dropped = r.dropout && r.training && !both ? 1 : 0;
-  if (r.mode == kLstm) return {1, both ? 7 : 5 + dropped, both ? 12 : 10};
-  if (both) return {2, 6, 7};
-  if (r.layers == 1) return {2, 4, 5};
-  if (r.mode == kGru) return {1, 4 + dropped, 5};
-  return {2, 3 + dropped, 11};
-}
-
-std::int64_t weight_matrices(const Rnn& r) {
-  std::int64_t bytes = 0;
-  for (std::int64_t layer = 0; layer < r.layers; ++layer) {
-    const std::int64_t width = layer == 0 ? r.input : r.hidden * r.directions;
-    bytes += r.directions * r.gates() * r.hidden * (width + r.hidden) * r.element;
-  }
-  return bytes;
-}
-
-// Weights in cuDNN's own order, streams, and the buffers. Exact but for paddings below 10 KB on 23 of
-// the 25 networks that were measured; plain networks of several layers were 50% and 1% too small.
-std::int64_t workspace_bytes(const Rnn& r) {
-  const Buffers buffers = buffers_of(r);
-  const std::int64_t state = r.batch * r.hidden * r.element;
-  return weight_matrices(r) + r.layers * r.directions * kStreamBytes +
-         buffers.inputs * r.steps * r.input * r.element +
-         buffers.steps * r.steps * r.hidden * r.directions * r.element +
-         buffers.states * r.layers * r.directions * state + 512;
-}
-
 // What was never measured has the same workspace, for want of a better one.
 Certainty certainty_of(const Rnn& r) {
-  const bool plain_stack = r.gates() == 1 && r.layers > 1 && r.directions == 1;
-  const bool known = r.training && !r.packed && r.projection == 0 && !plain_stack;
+  const bool known = r.training && !r.packed && r.projection == 0;
   return known ? Certainty::kModelled : Certainty::kGuessed;
 }
 
 Rnn read(const OpArgs& args, const TensorMeta& input, std::size_t mode_at) {
   Rnn r;
-  r.mode = args.integer(mode_at, kLstm);
+  r.mode = static_cast<RnnMode>(args.integer(mode_at, 2));
   r.hidden = args.integer(mode_at + 1, 1);
   r.projection = args.integer(mode_at + 2, 0);
   r.layers = std::max<std::int64_t>(1, args.integer(mode_at + 3, 1));
@@ -97,7 +24,7 @@ Rnn read(const OpArgs& args, const TensorMeta& input, std::size_t mode_at) {
   r.dropout = args.real(mode_at + 5) > 0 && r.layers > 1;
   r.training = args.flag(mode_at + 6, true);
   r.directions = args.flag(mode_at + 7) ? 2 : 1;
-  r.element = size_of(input.dtype);
+  r.dtype = input.dtype;
   if (input.sizes.size() == 3) {
     r.length = input.sizes[r.batch_first ? 1 : 0];
     r.batch = input.sizes[r.batch_first ? 0 : 1];
@@ -146,8 +73,8 @@ void forward(RuleContext& op) {
   if (!op.args.tensor(3).defined || op.args.tensor(3).numel() == 0) {
     op.program.output_of(4, weight_bytes(op.args.tensors(1)), Certainty::kExact);
   }
-  const Scratch workspace(op.program, workspace_bytes(r), certainty_of(r));
-  if (r.training) op.program.output_of(3, reserve_bytes(r), Certainty::kModelled);
+  const Scratch workspace(op.program, rnn_workspace(r, RnnPass::kForward), certainty_of(r));
+  if (r.training) op.program.output_of(3, rnn_reserve(r), Certainty::kModelled);
 }
 
 // Gradients of states are made even when nobody wants them: then as scratch.
@@ -167,7 +94,7 @@ void backward(RuleContext& op) {
   const Rnn r = read(op.args, input, 10);
   const std::int64_t state = op.args.tensor(4).bytes().raw();
   const Scratch hidden(op.program, op.args.tensor(8).defined ? 0 : state);
-  const Scratch cell(op.program, r.mode != kLstm || op.args.tensor(9).defined ? 0 : state);
+  const Scratch cell(op.program, r.mode != RnnMode::kLstm || op.args.tensor(9).defined ? 0 : state);
   int hidden_gradient = -1;
   int cell_gradient = -1;
   {
@@ -181,12 +108,12 @@ void backward(RuleContext& op) {
     }
     op.program.output(0);
     hidden_gradient = state_output(op, 1, state);
-    cell_gradient = r.mode == kLstm ? state_output(op, 2, state) : -1;
-    op.program.flash(workspace_bytes(r), certainty_of(r));
+    cell_gradient = r.mode == RnnMode::kLstm ? state_output(op, 2, state) : -1;
+    op.program.flash(rnn_workspace(r, RnnPass::kBackward), certainty_of(r));
   }
   const Scratch dense(op.program, dense_copy(r, input));
   op.program.output_of(3, weight_bytes(op.args.tensors(1)), Certainty::kExact);
-  op.program.flash(workspace_bytes(r), certainty_of(r));
+  op.program.flash(rnn_workspace(r, RnnPass::kBackward), certainty_of(r));
   op.program.free(hidden_gradient);
   op.program.free(cell_gradient);
 }
