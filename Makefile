@@ -108,7 +108,7 @@ lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline python/peakline_pytest tools
-	echo $(filter core/src/%.cc cli/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
+	echo $(filter core/src/%.cc cli/%.cc planner/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
 	  clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option
 
 lint-layers:

@@ -231,19 +231,28 @@ class ProcessPlanner final : public ConvPlanner {
       child_.stop();
       state_ = State::kNotStarted;
     }
-    if (state_ == State::kNotStarted) state_ = start() ? State::kWorks : State::kFailed;
+    if (state_ == State::kNotStarted) state_ = start() ? State::kWorks : State::kEnded;
     if (state_ == State::kWorks) {
       const auto line = ask(query);
       if (line && line->starts_with("none ")) return std::nullopt;
       if (auto plan = line ? parse_plan(*line) : std::nullopt) return plan;
     }
-    child_.stop();
-    state_ = State::kFailed;
+    give_up();
     return std::nullopt;
   }
 
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    give_up();
+  }
+
  private:
-  enum class State : std::uint8_t { kNotStarted, kWorks, kFailed };
+  enum class State : std::uint8_t { kNotStarted, kWorks, kEnded };
+
+  void give_up() {
+    child_.stop();
+    state_ = State::kEnded;
+  }
 
   bool start() {
     if (!child_.start(files_) || !child_.write(device_ + '\n')) return false;

@@ -99,6 +99,20 @@ TEST_F(PlannerProcess, TheProgramStartsWithTheFirstQuestionAndEndsWithThePlanner
   EXPECT_TRUE(no_child_is_left());
 }
 
+TEST_F(PlannerProcess, AClosedPlannerHasNoPlansAndNoProgram) {
+  const auto p = planner(answers(kPlan));
+  ASSERT_TRUE(p->plan(picture()));
+  p->close();
+  expect_no_plans(*p);
+}
+
+TEST_F(PlannerProcess, APlannerClosedBeforeItsFirstQuestionStartsNothing) {
+  const auto p = planner("touch \"$1/started\"");
+  p->close();
+  expect_no_plans(*p);
+  EXPECT_FALSE(fs::exists(folder_ / "started"));
+}
+
 TEST_F(PlannerProcess, TheProgramReadsTheConvolutionThatWasAsked) {
   const auto p =
       planner(kGreets + "read request; echo \"$request\" > \"$1/request\"; echo '" + kPlan + "'");
