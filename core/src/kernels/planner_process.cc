@@ -16,8 +16,6 @@
 
 #include <peakline/conv_planner.h>
 
-extern char** environ;
-
 namespace peakline {
 namespace {
 
