@@ -30,7 +30,7 @@ struct FakeDescriptor {
   template <class T>
   [[nodiscard]] std::vector<T> read(planner::Attribute attribute) const {
     const auto found = values.find(static_cast<int>(attribute));
-    if (found == values.end()) return {};
+    if (found == values.end() || found->second.empty()) return {};
     std::vector<T> result(found->second.size() / sizeof(T));
     std::memcpy(result.data(), found->second.data(), found->second.size());
     return result;

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +212,41 @@ def test_an_error_inside_leaves_no_process_behind() -> None:
     with pytest.raises(ZeroDivisionError):
         work()
     assert children() == before
+
+
+KILLED_WHILE_CONVOLVING = """
+import os, signal
+import torch
+import peakline
+from pathlib import Path
+with peakline.virtual_gpu("h200"):
+    torch.nn.Conv2d(8, 8, 3, device="cuda")(torch.rand(2, 8, 16, 16, device="cuda"))
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        if int(parent) == os.getpid():
+            print(stat.parent.name, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@needs_cudnn
+def test_a_killed_program_leaves_no_process_behind() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_WHILE_CONVOLVING], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    planner = Path("/proc") / done.stdout.strip()
+    patience = time.monotonic() + 30
+    while _runs(planner) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert not _runs(planner)
+
+
+def _runs(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
