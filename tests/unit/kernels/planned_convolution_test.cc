@@ -22,7 +22,7 @@ class FakePlanner final : public ConvPlanner {
     asked.push_back(query);
     if (knows_nothing) return std::nullopt;
     ConvPlan made;
-    made.workspace = 1000 * (1 + static_cast<std::int64_t>(query.pass));
+    if (!needs_nothing) made.workspace = 1000 * (1 + static_cast<std::int64_t>(query.pass));
     made.unsplit_workspace = made.workspace;
     made.knobs = knobs;
     return made;
@@ -31,6 +31,7 @@ class FakePlanner final : public ConvPlanner {
   std::vector<ConvQuery> asked;
   std::map<std::string, std::int64_t> knobs{{"KBLOCK", 2}};
   bool knows_nothing = false;
+  bool needs_nothing = false;
 };
 
 class PlannedConvolution : public testing::Test {
@@ -199,24 +200,19 @@ TEST_F(PlannedConvolution, DepthwiseHalfWeightGradientsAreNotAsked) {
 }
 
 // cuBLASLt runs it, and splits the sum in a way that cuDNN does not tell.
-TEST_F(PlannedConvolution, AWeightGradientThatIsOneProductIsNotWhatThePlanSays) {
-  class NoWorkspace final : public ConvPlanner {
-   public:
-    std::optional<ConvPlan> plan(const ConvQuery&) override {
-      ConvPlan made;
-      made.knobs = {{"WORKSPACE", 1}};
-      return made;
-    }
-  } one_product;
-  state.conv_planner = &one_product;
+TEST_F(PlannedConvolution, AWeightGradientThatIsOneProductMayTakeMoreThanThePlanSays) {
   const TensorMeta x = channels_last({16, 64, 32, 32});
-  const OpCall op = call(
-      "aten::convolution_backward",
-      {x, x, channels_last({64, 64, 1, 1}), std::monostate{}, Sizes{1, 1}, Sizes{0, 0}, Sizes{1, 1},
-       false, Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{false, true, false}},
-      {test::none(), channels_last({64, 64, 1, 1}), test::none()});
-  const AllocationProgram made = allocation_program(op, test::h200(), state);
-  EXPECT_EQ(made.certainty, Certainty::kGuessed);
+  const TensorMeta w = channels_last({64, 64, 1, 1});
+  const OpCall op = call("aten::convolution_backward",
+                         {x, x, w, std::monostate{}, Sizes{1, 1}, Sizes{0, 0}, Sizes{1, 1}, false,
+                          Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{false, true, false}},
+                         {test::none(), w, test::none()});
+  planner.needs_nothing = true;
+  planner.knobs = {{"WORKSPACE", 1}};
+  EXPECT_EQ(run(op), "+16384");
+  planner.knobs = {{"WORKSPACE", 2}};
+  EXPECT_NE(run(op), "+16384");
+  EXPECT_EQ(program(op).certainty, Certainty::kGuessed);
 }
 
 TEST_F(PlannedConvolution, WithoutAPlanTheRulesEstimate) {
