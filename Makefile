@@ -34,7 +34,8 @@ $(SETUP)/venv: pyproject.toml Makefile
 	[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -c "import torch" 2>/dev/null || $(VENV)/bin/pip install -q "$(TORCH)"
 	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
-	$(VENV)/bin/pip install -q --no-deps "$(CUDNN)" || echo "No cuDNN: peakline estimates convolutions by rules of its own."
+	$(VENV)/bin/python -c "import nvidia.cudnn" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(CUDNN)" || \
+	  echo "No cuDNN: peakline estimates convolutions by rules of its own."
 	@touch $@
 
 .PHONY: build
@@ -108,7 +109,7 @@ lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline python/peakline_pytest tools
-	echo $(filter core/src/%.cc cli/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
+	echo $(filter core/src/%.cc cli/%.cc planner/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
 	  clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option
 
 lint-layers:

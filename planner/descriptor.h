@@ -47,6 +47,7 @@ class Descriptor {
   }
   void set(Attribute attribute, const std::vector<Descriptor>& others) {
     std::vector<void*> handles;
+    handles.reserve(others.size());
     for (const Descriptor& other : others) handles.push_back(other.handle_);
     set(attribute, Type::kDescriptor, handles);
   }

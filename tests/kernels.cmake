@@ -4,8 +4,10 @@ add_executable(kernel_tests
   unit/kernels/blas_test.cc
   unit/kernels/indexing_test.cc
   unit/kernels/norm_rnn_conv_test.cc
+  unit/kernels/planned_convolution_test.cc
   unit/kernels/reduction_test.cc
   unit/kernels/sdp_choice_conformance_test.cc
+  unit/kernels/tail_split_test.cc
   unit/profile/device_profile_test.cc
 )
 target_compile_definitions(kernel_tests PRIVATE PEAKLINE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/data")

@@ -3,7 +3,8 @@
     python tools/check_layers.py [ROOT]
 
 core knows neither torch nor Python nor the layers above it; cli knows core; capture knows core and
-torch; vgpu knows capture as well; a public header reaches into no private folder.
+torch; vgpu knows capture as well; planner knows nobody, since cuDNN may end its process; a public
+header reaches into no private folder.
 """
 
 import re
@@ -29,18 +30,25 @@ PRIVATE = (
 # folder: what an include in it must not begin with, and why
 RULES: dict[str, tuple[tuple[str, ...], str]] = {
     "core/include/": (
-        (*TORCH, *PYTHON, *PRIVATE, "capture/", "vgpu/", "cli/"),
+        (*TORCH, *PYTHON, *PRIVATE, "capture/", "vgpu/", "cli/", "planner/"),
         "public headers of core know the public words alone",
     ),
     "core/src/": (
-        (*TORCH, *PYTHON, "capture/", "vgpu/", "cli/"),
-        "core knows neither torch nor Python",
+        (*TORCH, *PYTHON, "capture/", "vgpu/", "cli/", "planner/"),
+        "core knows neither torch nor Python, and the planner by its lines alone",
     ),
-    "cli/": ((*TORCH, *PYTHON, *PRIVATE, "capture/", "vgpu/"), "cli knows core's public words"),
-    "capture/": (("vgpu/", "cli/", "fmt/"), "capture knows torch, Python and core"),
+    "cli/": (
+        (*TORCH, *PYTHON, *PRIVATE, "capture/", "vgpu/", "planner/"),
+        "cli knows core's public words",
+    ),
+    "capture/": (("vgpu/", "cli/", "planner/", "fmt/"), "capture knows torch, Python and core"),
     "vgpu/": (
-        (*PYTHON, *PRIVATE, "cli/", "fmt/"),
+        (*PYTHON, *PRIVATE, "cli/", "planner/", "fmt/"),
         "vgpu knows torch, capture and core's public words",
+    ),
+    "planner/": (
+        (*TORCH, *PYTHON, *PRIVATE, "peakline/", "capture/", "vgpu/", "cli/", "fmt/", "cudnn"),
+        "the planner knows its own headers and JSON; cuDNN is opened when it is there",
     ),
     "tests/unit/": ((*TORCH, *PYTHON), "unit tests build without torch"),
     "fuzz/": ((*TORCH, *PYTHON, "capture/"), "fuzzers build without torch"),

@@ -40,6 +40,20 @@ class CheckLayers(unittest.TestCase):
         files = {"capture/a.cc": "#include <ATen/ATen.h>\n#include <peakline/event.h>\n"}
         assert run("check_layers.py", files).returncode == 0
 
+    def test_planner_that_includes_core_torch_or_cudnn_is_refused(self) -> None:
+        for header in ("peakline/conv_planner.h", "kernels/rules.h", "ATen/ATen.h", "cudnn.h"):
+            files = {"planner/a.cc": f"#include <{header}>\n"}
+            assert run("check_layers.py", files).returncode == 1, header
+
+    def test_planner_may_include_its_own_headers_and_json(self) -> None:
+        files = {"planner/a.cc": '#include "planner/request.h"\n#include <nlohmann/json.hpp>\n'}
+        assert run("check_layers.py", files).returncode == 0
+
+    def test_core_and_vgpu_that_include_the_planner_are_refused(self) -> None:
+        for folder in ("core/src", "vgpu", "cli", "capture"):
+            files = {f"{folder}/a.cc": '#include "planner/request.h"'}
+            assert run("check_layers.py", files).returncode == 1, folder
+
 
 class CheckTestsListed(unittest.TestCase):
     def test_test_file_that_no_target_builds_is_named(self) -> None:

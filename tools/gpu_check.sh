@@ -24,11 +24,13 @@ if wants build; then
   generator=(); command -v ninja > /dev/null && generator=(-G Ninja)
   cmake -S . -B build/gpu "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DPEAKLINE_TORCH=ON \
     -DPython_EXECUTABLE="$(command -v "$python")" ${DEPS:+-DCMAKE_PREFIX_PATH="$DEPS/usr"} > "$out/configure.log" 2>&1 \
-    && cmake --build build/gpu --target _C -j "$(nproc)" > "$out/build.log" 2>&1 \
+    && cmake --build build/gpu --target _C peakline_planner peakline_cublaslt_12 peakline_cublaslt_13 -j "$(nproc)" > "$out/build.log" 2>&1 \
     || { tail -n 20 "$out/configure.log"; tail -n 20 "$out/build.log"; echo "build failed"; exit 1; }
   grep "CUDA allocator trace" "$out/configure.log"
   cp -r python/peakline "$pkg/"
   cp build/gpu/python/_C*.so "$pkg/peakline/"
+  mkdir -p "$pkg/peakline/_planner"
+  cp build/gpu/planner/peakline-planner build/gpu/planner/peakline_cublasLt_*.so "$pkg/peakline/_planner/"
 fi
 export PYTHONPATH=$pkg
 "$python" -c "import peakline; print('peakline', peakline.__version__)" || exit 1

@@ -40,6 +40,7 @@ void leave() {
   if (engine == nullptr) return;
   engine->memory().record_into(nullptr);
   g_engine.store(nullptr, std::memory_order_release);
+  if (engine->conv_planner() != nullptr) engine->conv_planner()->close();
   unregister_factories();
   remove_hooks();
   // Python's torch.cuda initialises itself again where a real GPU is used next.

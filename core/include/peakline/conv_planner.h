@@ -49,6 +49,9 @@ class ConvPlanner {
 
   // Nothing when cuDNN has no kernel for it, or cannot be asked.
   virtual std::optional<ConvPlan> plan(const ConvQuery& query) = 0;
+
+  // Ends what runs for it; there are no plans afterwards.
+  virtual void close() {}
 };
 
 // What the planner's process is made of.
@@ -57,8 +60,8 @@ struct PlannerFiles {
   std::string cudnn_folder;  // where libcudnn.so.9 is
 };
 
-// A planner in a process of its own, which starts with the first question. Should it fail, once and
-// for all, there are no plans any more.
+// A planner in a process of its own, which starts with the first question. Should it fail, it has
+// ended, and there are no plans any more.
 std::unique_ptr<ConvPlanner> planner_process(PlannerFiles files, const DeviceProfile& gpu);
 
 }  // namespace peakline

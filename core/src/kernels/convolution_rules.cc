@@ -155,7 +155,8 @@ bool one_product(const ConvProblem& p, const ConvPlan& plan) {
 
 std::optional<ConvWorkspace> planned(const RuleContext& op, const Convolution& c,
                                      const ConvProblem& p, ConvPass pass) {
-  if (op.state.conv_planner == nullptr || cannot_be_planned(p, pass)) return std::nullopt;
+  if (op.state.conv_planner == nullptr || !op.state.cudnn_enabled) return std::nullopt;
+  if (cannot_be_planned(p, pass)) return std::nullopt;
   const ConvQuery query = query_of(c, pass, op.state);
   const auto plan = op.state.conv_planner->plan(query);
   if (!plan) return std::nullopt;

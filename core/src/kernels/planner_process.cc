@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -15,13 +16,19 @@
 
 #include <peakline/conv_planner.h>
 
-extern char** environ;
-
 namespace peakline {
 namespace {
 
 // Opening cuDNN takes a tenth of a second on an idle machine.
 constexpr int kPatienceMs = 60'000;
+
+// Profilers and timers send signals at any time.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 // A child whose input and output are one socket.
 class Child {
@@ -47,13 +54,18 @@ class Child {
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     socket_ = ends[0];
+    owner_ = getpid();
     if (failed != 0) process_ = -1;
     return failed == 0;
   }
 
+  // False in a fork of the process that started it: answers to one would reach the other.
+  [[nodiscard]] bool is_ours() const { return owner_ == getpid(); }
+
   bool write(std::string_view text) const {
     while (!text.empty()) {
-      const ssize_t sent = send(socket_, text.data(), text.size(), MSG_NOSIGNAL);
+      const ssize_t sent =
+          uninterrupted([&] { return send(socket_, text.data(), text.size(), MSG_NOSIGNAL); });
       if (sent <= 0) return false;
       text.remove_prefix(static_cast<std::size_t>(sent));
     }
@@ -69,9 +81,9 @@ class Child {
         return line;
       }
       pollfd waiting{socket_, POLLIN, 0};
-      if (poll(&waiting, 1, kPatienceMs) <= 0) return std::nullopt;
+      if (uninterrupted([&] { return poll(&waiting, 1, kPatienceMs); }) <= 0) return std::nullopt;
       char chunk[4096];
-      const ssize_t got = recv(socket_, chunk, sizeof chunk, 0);
+      const ssize_t got = uninterrupted([&] { return recv(socket_, chunk, sizeof chunk, 0); });
       if (got <= 0) return std::nullopt;
       buffer_.append(chunk, static_cast<std::size_t>(got));
     }
@@ -80,9 +92,10 @@ class Child {
   void stop() {
     if (socket_ >= 0) close(socket_);
     socket_ = -1;
-    if (process_ > 0) {
+    buffer_.clear();
+    if (process_ > 0 && is_ours()) {
       kill(process_, SIGKILL);
-      waitpid(process_, nullptr, 0);
+      uninterrupted([&] { return waitpid(process_, nullptr, 0); });
     }
     process_ = -1;
   }
@@ -90,6 +103,7 @@ class Child {
  private:
   int socket_ = -1;
   pid_t process_ = -1;
+  pid_t owner_ = -1;
   std::string buffer_;
 };
 
@@ -172,6 +186,12 @@ std::string request(const ConvQuery& query) {
   return line + '\n';
 }
 
+// The value of `key`, which is taken out.
+std::optional<std::int64_t> take(std::map<std::string, std::int64_t>& values, const char* key) {
+  const auto node = values.extract(key);
+  return node.empty() ? std::nullopt : std::optional(node.mapped());
+}
+
 // "plan engine=62 workspace=131 unsplit=131 TILE_SIZE=0 …"
 std::optional<ConvPlan> parse_plan(std::string_view line) {
   constexpr std::string_view kStart = "plan ";
@@ -182,14 +202,19 @@ std::optional<ConvPlan> parse_plan(std::string_view line) {
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) return std::nullopt;
+    const char* end = item.data() + item.size();
     std::int64_t value = 0;
-    std::from_chars(item.data() + equals + 1, item.data() + item.size(), value);
+    const auto [read, error] = std::from_chars(item.data() + equals + 1, end, value);
+    if (error != std::errc() || read != end) return std::nullopt;
     plan.knobs[std::string(item.substr(0, equals))] = value;
   }
-  plan.engine = plan.knobs["engine"];
-  plan.workspace = plan.knobs["workspace"];
-  plan.unsplit_workspace = plan.knobs["unsplit"];
-  for (const char* key : {"engine", "workspace", "unsplit"}) plan.knobs.erase(key);
+  const auto engine = take(plan.knobs, "engine");
+  const auto workspace = take(plan.knobs, "workspace");
+  const auto unsplit = take(plan.knobs, "unsplit");
+  if (!engine || !workspace || !unsplit || *workspace < 0 || *unsplit < 0) return std::nullopt;
+  plan.engine = *engine;
+  plan.workspace = *workspace;
+  plan.unsplit_workspace = *unsplit;
   return plan;
 }
 
@@ -200,23 +225,42 @@ class ProcessPlanner final : public ConvPlanner {
 
   std::optional<ConvPlan> plan(const ConvQuery& query) override {
     const std::lock_guard lock(mutex_);
-    if (state_ == State::kNotStarted) state_ = start() ? State::kWorks : State::kFailed;
-    if (state_ == State::kFailed) return std::nullopt;
-    if (child_.write(request(query))) {
-      if (const auto line = child_.read_line()) return parse_plan(*line);
+    if (state_ == State::kWorks && !child_.is_ours()) {
+      child_.stop();
+      state_ = State::kNotStarted;
     }
-    child_.stop();
-    state_ = State::kFailed;
+    if (state_ == State::kNotStarted) state_ = start() ? State::kWorks : State::kEnded;
+    if (state_ == State::kWorks) {
+      const auto line = ask(query);
+      if (line && line->starts_with("none ")) return std::nullopt;
+      if (auto plan = line ? parse_plan(*line) : std::nullopt) return plan;
+    }
+    give_up();
     return std::nullopt;
   }
 
+  void close() override {
+    const std::lock_guard lock(mutex_);
+    give_up();
+  }
+
  private:
-  enum class State : std::uint8_t { kNotStarted, kWorks, kFailed };
+  enum class State : std::uint8_t { kNotStarted, kWorks, kEnded };
+
+  void give_up() {
+    child_.stop();
+    state_ = State::kEnded;
+  }
 
   bool start() {
     if (!child_.start(files_) || !child_.write(device_ + '\n')) return false;
     const auto greeting = child_.read_line();
     return greeting && greeting->starts_with("cudnn ");
+  }
+
+  std::optional<std::string> ask(const ConvQuery& query) {
+    if (!child_.write(request(query))) return std::nullopt;
+    return child_.read_line();
   }
 
   PlannerFiles files_;

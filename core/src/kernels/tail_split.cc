@@ -67,7 +67,7 @@ std::int64_t cost_of_adding(const TiledProduct& p) {
 }
 
 std::int64_t rounds(std::int64_t parts) {
-  return std::bit_width(static_cast<std::uint64_t>(parts - 1));
+  return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(parts - 1)));
 }
 
 // Nothing but the last round: the quickest number of parts, or, of long sums, one per thousand.
