@@ -6,6 +6,7 @@ add_executable(kernel_tests
   unit/kernels/norm_rnn_conv_test.cc
   unit/kernels/planned_convolution_test.cc
   unit/kernels/reduction_test.cc
+  unit/kernels/rnn_workspace_test.cc
   unit/kernels/sdp_choice_conformance_test.cc
   unit/kernels/tail_split_test.cc
   unit/profile/device_profile_test.cc
