@@ -34,8 +34,10 @@ struct ThreadOps {
 
 std::atomic<Settle> g_settle{nullptr};
 
+// Of the observer that there is.
 std::mutex g_ops_mutex;
-at::CallbackHandle g_ops = at::INVALID_CALLBACK_HANDLE;  // of the observer that watches ops
+at::CallbackHandle g_ops = at::INVALID_CALLBACK_HANDLE;
+at::CallbackHandle g_nodes = at::INVALID_CALLBACK_HANDLE;
 std::atomic<const ExpectedAllocs*> g_expected{nullptr};
 std::atomic<std::uint64_t> g_step{0};
 
@@ -140,31 +142,34 @@ OpObserver::OpObserver(bool ops) {
   if (ops) {
     ops_ = at::addGlobalCallback(
         at::RecordFunctionCallback(&op_begin, &op_end).scopes({at::RecordScope::FUNCTION}));
-    const std::lock_guard guard(g_ops_mutex);
-    g_ops = ops_;
   }
   nodes_ = at::addGlobalCallback(at::RecordFunctionCallback(&node_begin, &node_end)
                                      .scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  const std::lock_guard guard(g_ops_mutex);
+  g_ops = ops_;
+  g_nodes = nodes_;
 }
 
 OpObserver::~OpObserver() {
-  if (ops_ != at::INVALID_CALLBACK_HANDLE) {
-    const std::lock_guard guard(g_ops_mutex);
-    g_ops = at::INVALID_CALLBACK_HANDLE;
-    g_expected.store(nullptr, std::memory_order_release);
-    at::removeCallback(ops_);
-  }
+  const std::lock_guard guard(g_ops_mutex);
+  g_ops = at::INVALID_CALLBACK_HANDLE;
+  g_nodes = at::INVALID_CALLBACK_HANDLE;
+  g_expected.store(nullptr, std::memory_order_release);
+  if (ops_ != at::INVALID_CALLBACK_HANDLE) at::removeCallback(ops_);
   at::removeCallback(nodes_);
 }
 
 void OpObserver::expect(const ExpectedAllocs* allocs) {
   const std::lock_guard guard(g_ops_mutex);
-  if (g_ops == at::INVALID_CALLBACK_HANDLE) return;
+  if (g_nodes == at::INVALID_CALLBACK_HANDLE) return;
   g_expected.store(allocs, std::memory_order_release);
-  if (allocs == nullptr) {
-    at::reenableCallback(g_ops);
-  } else {
-    at::disableCallback(g_ops);
+  for (const at::CallbackHandle handle : {g_ops, g_nodes}) {
+    if (handle == at::INVALID_CALLBACK_HANDLE) continue;
+    if (allocs == nullptr) {
+      at::reenableCallback(handle);
+    } else {
+      at::disableCallback(handle);
+    }
   }
 }
 

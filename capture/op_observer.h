@@ -20,8 +20,8 @@ class OpObserver {
   OpObserver(const OpObserver&) = delete;
   OpObserver& operator=(const OpObserver&) = delete;
 
-  // Ops are not watched as long as every thread's allocations are as expected; null: they are
-  // watched. From any thread; does nothing without an observer of ops.
+  // Ops and nodes are not watched as long as every thread's allocations are as expected; null: they
+  // are watched. From any thread; does nothing without an observer.
   static void expect(const ExpectedAllocs* allocs);
   // A step is over, and the next one's allocations are counted from 0.
   static void step_end() noexcept;

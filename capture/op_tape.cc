@@ -1,19 +1,26 @@
 #include "capture/op_tape.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace peakline::capture {
 namespace {
 
+// Read from the tape while steps repeat.
 bool is_op(RawKind kind) { return kind == RawKind::kOpBegin || kind == RawKind::kOpEnd; }
+bool is_taped(RawKind kind) { return is_op(kind) || kind == RawKind::kNodeBegin; }
+
+bool is_module(RawKind kind) {
+  return kind == RawKind::kModuleEnter || kind == RawKind::kModuleLeave;
+}
 
 bool is_alloc(RawKind kind) { return kind == RawKind::kAlloc || kind == RawKind::kAllocEstimate; }
 
 // What happens in the same order in every repetition. Frees do not: a garbage collector has its own
 // times.
 bool is_milestone(RawKind kind) {
-  return is_alloc(kind) || kind == RawKind::kModuleEnter || kind == RawKind::kModuleLeave ||
-         kind == RawKind::kNodeBegin || kind == RawKind::kPhaseBegin || kind == RawKind::kPhaseEnd;
+  return is_alloc(kind) || is_module(kind) || kind == RawKind::kPhaseBegin ||
+         kind == RawKind::kPhaseEnd;
 }
 
 }  // namespace
@@ -53,6 +60,12 @@ OpTape::Item OpTape::item_of(const RawEvent& raw) const {
   } else if (raw.kind != RawKind::kNodeBegin && raw.kind != RawKind::kOpEnd) {
     item.id = raw.id;
   }
+  if (is_module(raw.kind) || raw.kind == RawKind::kNodeBegin) {
+    item.sequence = raw.address;
+    item.autograd_thread = raw.extra;
+    item.depth = raw.id;
+    item.flag = raw.device;
+  }
   return item;
 }
 
@@ -63,7 +76,7 @@ void OpTape::note_block(const RawEvent& raw, Tape& tape) {
 void OpTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
 
 void OpTape::watch(const RawEvent& raw) {
-  if (is_op(raw.kind) || is_milestone(raw.kind) || raw.kind == RawKind::kFree) {
+  if (is_taped(raw.kind) || is_milestone(raw.kind) || raw.kind == RawKind::kFree) {
     Tape& tape = tape_of(raw.thread);
     if (raw.kind == RawKind::kOpEnd && tape.open == 0) return;  // it began before it was watched
     if (raw.kind == RawKind::kOpBegin) ++tape.open;
@@ -76,11 +89,11 @@ void OpTape::watch(const RawEvent& raw) {
 }
 
 void OpTape::repeat(const RawEvent& raw) {
-  if (is_op(raw.kind)) return;  // torch was told to stop a moment ago; the tape has these
+  if (is_taped(raw.kind)) return;  // torch was told to stop a moment ago; the tape has these
   if (is_milestone(raw.kind)) return repeat_milestone(raw, tape_of(raw.thread));
   if (raw.kind == RawKind::kFree) return repeat_free(raw, tape_of(raw.thread));
   if (raw.kind == RawKind::kStepEnd) {
-    for (Tape& tape : tapes_) end_ops_that_are_over(tape);
+    for (Tape& tape : tapes_) end_tape(tape);
   }
   out_(raw);
 }
@@ -95,7 +108,15 @@ void OpTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   }
   play(tape, at, raw.ticks);
   tape.next = at + 1;
+  if (is_module(raw.kind)) return repeat_module(raw, tape.before[at]);
   if (is_alloc(raw.kind)) note_block(raw, tape);
+  out_(raw);
+}
+
+// That a module runs inside a node is known while nodes are watched.
+void OpTape::repeat_module(RawEvent raw, const Item& item) {
+  moved_on_[raw.extra] = raw.address - item.sequence;
+  raw.device = item.flag;
   out_(raw);
 }
 
@@ -121,10 +142,22 @@ void OpTape::end_ops_that_are_over(Tape& tape) {
   play(tape, at, ticks_);
 }
 
-// Lets the ops between here and `until` begin and end.
+// Nothing more happens on the thread in this step.
+void OpTape::end_tape(Tape& tape) {
+  while (tape.next < tape.before.size() && !is_milestone(tape.before[tape.next].kind)) {
+    if (tape.before[tape.next].kind == RawKind::kNodeBegin) {
+      ++tape.next;
+    } else {
+      play(tape, tape.next + 1, ticks_);
+    }
+  }
+}
+
+// Lets the ops and nodes between here and `until` begin and end.
 void OpTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   for (; tape.next < until; ++tape.next) {
     const Item& item = tape.before[tape.next];
+    if (item.kind == RawKind::kNodeBegin) play_node(item, tape, ticks);
     if (!is_op(item.kind)) continue;
     if (item.kind == RawKind::kOpBegin) {
       ++tape.open;
@@ -135,10 +168,23 @@ void OpTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   }
 }
 
+void OpTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks) {
+  constexpr auto kNoNumber = std::numeric_limits<std::uint64_t>::max();
+  const auto moved = moved_on_.find(item.autograd_thread);
+  const bool moves = moved != moved_on_.end() && item.sequence != kNoNumber;
+  out_({.ticks = ticks,
+        .address = moves ? item.sequence + moved->second : item.sequence,
+        .extra = item.autograd_thread,
+        .id = item.depth,
+        .thread = tape.thread,
+        .kind = RawKind::kNodeBegin});
+}
+
 // The tapes' steps before are those to come.
 void OpTape::start_repeating() {
   if (expected_.size() == kMostRepetitions) return;
   repeating_ = true;
+  moved_on_.clear();
   expected_.push_back(std::make_unique<ExpectedAllocs>());
   for (const Tape& tape : tapes_) {
     for (const Item& item : tape.before) {

@@ -1,4 +1,4 @@
-// Op names of steps that repeat, without watching every op.
+// Ops and autograd nodes of steps that repeat, without watching every one.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,20 @@
 
 namespace peakline::capture {
 
-// Being told of every op costs the program about a microsecond an op; being told of every
-// allocation costs next to nothing. Training steps repeat, so the ops of two equal steps in a row
-// are kept as a tape. While later steps allocate the same sizes in the same modules in the same
-// order, their ops are read from the tape and torch is not asked for them. The first difference
-// ends this: ops are watched again, until two steps in a row are equal. This runs behind the
-// program; so that no op is missed but the one at the difference, the program is told what
-// allocations to expect, and notices by itself when another one comes.
+// Being told of every op and of every autograd node costs the program about a microsecond each; being
+// told of every allocation costs next to nothing. Training steps repeat, so the ops and nodes of two
+// equal steps in a row are kept as a tape. While later steps allocate the same sizes in the same
+// modules in the same order, their ops and nodes are read from the tape and torch is not asked for
+// them. The first difference ends this: they are watched again, until two steps in a row are equal.
+// This runs behind the program; so that no op is missed but the one at the difference, the program is
+// told what allocations to expect, and notices by itself when another one comes.
 //
 //   watching ──two equal steps──> repeating ──anything different──> watching
 //
-// What comes out is what would have come with every op watched, but for the times at which ops end,
-// which are those of the thread's next event. Used by one thread.
+// What comes out is what would have come with every op watched, but for the times at which ops end
+// and nodes begin, which are those of the thread's next event, and for nodes after a thread's last
+// allocation. A node's number is its number in the step before, moved on by as much as the modules'
+// numbers are. Used by one thread.
 class OpTape {
  public:
   using Output = std::function<void(const RawEvent&)>;
@@ -50,7 +52,15 @@ class OpTape {
     std::uint16_t thread = 0;  // kFree: of the allocation
     std::uint32_t id = 0;      // op or module; kFree: the block's ordinal
     std::uint64_t size = 0;
-    friend bool operator==(const Item&, const Item&) = default;
+    // Of modules and nodes, to tell them again; other numbers are no difference.
+    std::uint64_t sequence = 0;
+    std::uint64_t autograd_thread = 0;
+    std::uint32_t depth = 0;  // of a node
+    std::uint8_t flag = 0;    // of a module
+    friend bool operator==(const Item& a, const Item& b) {
+      return a.kind == b.kind && a.device == b.device && a.thread == b.thread && a.id == b.id &&
+             a.size == b.size;
+    }
   };
   struct Tape {
     std::vector<Item> before;  // the step before
@@ -65,7 +75,7 @@ class OpTape {
     Ordinal ordinal = 0;
     std::uint16_t thread = 0;
   };
-  static constexpr std::size_t kLongestTape = std::size_t{1} << 21;
+  static constexpr std::size_t kLongestTape = std::size_t{1} << 20;
   // What was expected may still be looked at, so it is kept; a program that changes its ways more
   // often is watched for good.
   static constexpr std::size_t kMostRepetitions = 64;
@@ -74,8 +84,11 @@ class OpTape {
   void repeat(const RawEvent& raw);
   void repeat_milestone(const RawEvent& raw, Tape& tape);
   void repeat_free(const RawEvent& raw, Tape& tape);
+  void repeat_module(RawEvent raw, const Item& item);
   void end_ops_that_are_over(Tape& tape);
+  void end_tape(Tape& tape);
   void play(Tape& tape, std::size_t until, std::uint64_t ticks);
+  void play_node(const Item& item, const Tape& tape, std::uint64_t ticks);
   void start_repeating();
   void stop_repeating(std::uint64_t ticks);
   void end_step(const RawEvent& raw);
@@ -93,6 +106,8 @@ class OpTape {
   Expect expect_;
   std::vector<Tape> tapes_;  // by thread
   std::unordered_map<std::uint64_t, Origin> blocks_;
+  // By autograd thread: how far its sequence numbers are beyond those on the tape.
+  std::unordered_map<std::uint64_t, std::uint64_t> moved_on_;
   std::vector<std::unique_ptr<ExpectedAllocs>> expected_;
   std::uint64_t step_ = 1;
   std::uint64_t ticks_ = 0;

@@ -160,7 +160,8 @@ def report(stage: int, optimizer: torch.optim.Optimizer) -> None:
         "gradients": local_bytes(parameter.grad for parameter in parameters),
         "states": local_bytes(states),
     }
-    print(json.dumps({"rank": dist.get_rank(), "stage": stage, **kept}), file=sys.stderr)
+    line = json.dumps({"rank": dist.get_rank(), "stage": stage, **kept})
+    sys.stderr.write(line + "\n")  # at once: other ranks write there, too
 
 
 def local_bytes(tensors: Iterable[torch.Tensor | None]) -> int:

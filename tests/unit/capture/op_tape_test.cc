@@ -57,6 +57,8 @@ class OpTapeTest : public ::testing::Test {
     step();
   }
 
+  void step_with_backward(std::uint64_t first_node);
+
   void note(const RawEvent& raw) {
     switch (raw.kind) {
       case RawKind::kOpBegin:
@@ -72,7 +74,10 @@ class OpTapeTest : public ::testing::Test {
         text_ += "-" + std::to_string(raw.address) + " ";
         break;
       case RawKind::kModuleEnter:
-        text_ += "[ ";
+        text_ += raw.device != 0 ? "[again " : "[ ";
+        break;
+      case RawKind::kNodeBegin:
+        text_ += "n" + std::to_string(raw.address) + " ";
         break;
       case RawKind::kModuleLeave:
         text_ += "] ";
@@ -212,6 +217,63 @@ TEST_F(OpTapeTest, OpsStillToldOfAfterTheSwitchAreNotTakenTwice) {
   watched_ = true;  // as on a thread that has not noticed yet
   plain_step();
   EXPECT_EQ(steps_.back(), steps_.front());
+}
+
+// Autograd numbers its nodes through all steps; backward runs on a thread of its own.
+void OpTapeTest::step_with_backward(std::uint64_t first_node) {
+  constexpr std::uint64_t kAutogradThread = 5;
+  constexpr std::uint16_t kBackwardThread = 1;
+  push({.address = first_node, .extra = kAutogradThread, .id = 1, .kind = RawKind::kModuleEnter});
+  alloc(0x1000, 512);
+  push({.address = first_node + 2,
+        .extra = kAutogradThread,
+        .id = 1,
+        .kind = RawKind::kModuleLeave});
+  if (watched_) {
+    push({.address = first_node + 1,
+          .extra = kAutogradThread,
+          .id = 1,
+          .thread = kBackwardThread,
+          .kind = RawKind::kNodeBegin});
+  }
+  alloc(0x2000, 256, kBackwardThread);
+  push({.address = 3,
+        .extra = 9,
+        .id = 2,
+        .thread = kBackwardThread,
+        .kind = RawKind::kModuleEnter,
+        .device = watched_});
+  push({.address = 3,
+        .extra = 9,
+        .id = 2,
+        .thread = kBackwardThread,
+        .kind = RawKind::kModuleLeave,
+        .device = watched_});
+  free(0x1000);
+  free(0x2000, kBackwardThread);
+  step();
+}
+
+TEST_F(OpTapeTest, NodesOfARepeatedStepComeFromTheTapeWithTheirNewNumbers) {
+  step_with_backward(10);
+  step_with_backward(20);
+  ASSERT_FALSE(watched_);
+  step_with_backward(30);
+  EXPECT_EQ(steps_[1], "[ +512 ] n21 +256 [again ] -4096 -8192 ");
+  EXPECT_EQ(steps_[2], "[ +512 ] n31 +256 [again ] -4096 -8192 ");
+}
+
+TEST_F(OpTapeTest, NodesAfterAThreadsLastAllocationAreNoDifference) {
+  for (const std::uint64_t first : {10, 20, 30, 40}) {
+    push({.address = first, .extra = 5, .id = 1, .kind = RawKind::kModuleEnter});
+    alloc(0x1000, 512);
+    if (watched_) push({.address = first, .extra = 5, .id = 1, .kind = RawKind::kNodeBegin});
+    free(0x1000);
+    step();
+  }
+  EXPECT_FALSE(watched_);
+  EXPECT_EQ(steps_[1], "[ +512 n20 -4096 ");
+  EXPECT_EQ(steps_[3], "[ +512 n40 -4096 ");
 }
 
 TEST_F(OpTapeTest, FinishClosesWhatATapeHasOpened) {
