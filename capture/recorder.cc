@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "capture/assembler.h"
-#include "capture/op_tape.h"
+#include "capture/step_tape.h"
 
 namespace peakline::capture {
 
@@ -78,10 +78,10 @@ std::uint16_t Recorder::this_thread() noexcept {
 void Recorder::write_loop() {
   pthread_setname_np(pthread_self(), "peakline");
   Assembler assembler(*writer_, host().raw());
-  OpTape tape([&](const RawEvent& raw) { assembler.on(raw); },
-              [this](const ExpectedAllocs* allocs) {
-                if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
-              });
+  StepTape tape([&](const RawEvent& raw) { assembler.on(raw); },
+                [this](const ExpectedAllocs* allocs) {
+                  if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
+                });
   auto flushed = std::chrono::steady_clock::now();
   for (;;) {
     const bool last = stopping_.load(std::memory_order_acquire);

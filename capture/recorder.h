@@ -38,9 +38,9 @@ class Recorder {
 
   Words& words() noexcept { return words_; }
   void info(std::string key, std::string value);
-  // From here on the ops of steps that repeat are not asked for: `expect` is told, on the writing
-  // thread, what allocations to expect instead (see OpTape).
-  void repeat_ops(void (*expect)(const ExpectedAllocs*)) noexcept {
+  // From here on the ops and nodes of steps that repeat are not asked for: `expect` is told, on the
+  // writing thread, what allocations to expect instead (see StepTape).
+  void repeat_steps(void (*expect)(const ExpectedAllocs*)) noexcept {
     expect_.store(expect, std::memory_order_release);
   }
   void push(RawEvent event) noexcept {

@@ -1,4 +1,4 @@
-#include "capture/op_tape.h"
+#include "capture/step_tape.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@ namespace peakline::capture {
 namespace {
 
 // A program of ops, and a torch that tells of ops only while they are watched.
-class OpTapeTest : public ::testing::Test {
+class StepTapeTest : public ::testing::Test {
  protected:
-  OpTapeTest()
+  StepTapeTest()
       : tape_([this](const RawEvent& raw) { note(raw); },
               [this](const ExpectedAllocs* allocs) { expect(allocs); }) {}
 
@@ -92,10 +92,10 @@ class OpTapeTest : public ::testing::Test {
   std::vector<bool> seen_;
   std::string text_;
   std::vector<std::string> steps_;
-  OpTape tape_;
+  StepTape tape_;
 };
 
-TEST_F(OpTapeTest, OpsOfARepeatedStepComeFromTheTape) {
+TEST_F(StepTapeTest, OpsOfARepeatedStepComeFromTheTape) {
   for (int i = 0; i < 5; ++i) plain_step();
   EXPECT_FALSE(watched_);
   ASSERT_EQ(steps_.size(), 5u);
@@ -103,7 +103,7 @@ TEST_F(OpTapeTest, OpsOfARepeatedStepComeFromTheTape) {
   for (const std::string& step : steps_) EXPECT_EQ(step, steps_[0]);
 }
 
-TEST_F(OpTapeTest, TheProgramIsToldWhatToExpect) {
+TEST_F(StepTapeTest, TheProgramIsToldWhatToExpect) {
   plain_step();
   plain_step();
   ASSERT_NE(expected_, nullptr);
@@ -115,7 +115,7 @@ TEST_F(OpTapeTest, TheProgramIsToldWhatToExpect) {
   EXPECT_FALSE(expected_->has(1, 0, 512, 0));
 }
 
-TEST_F(OpTapeTest, AProgramThatChangesAllTheTimeIsWatchedForGood) {
+TEST_F(StepTapeTest, AProgramThatChangesAllTheTimeIsWatchedForGood) {
   for (int i = 0; i < 100; ++i) {
     const std::uint64_t size = 512 * (static_cast<std::uint64_t>(i) % 2 + 1);
     for (int j = 0; j < 3; ++j) plain_step(size);
@@ -124,7 +124,7 @@ TEST_F(OpTapeTest, AProgramThatChangesAllTheTimeIsWatchedForGood) {
   EXPECT_EQ(steps_.back(), "[ (7 +1024 (8 +1024 ) -4096 ) ] -8192 ");
 }
 
-TEST_F(OpTapeTest, OpsAreWatchedUntilTwoStepsAreEqual) {
+TEST_F(StepTapeTest, OpsAreWatchedUntilTwoStepsAreEqual) {
   plain_step();
   EXPECT_TRUE(watched_);
   plain_step(1536);
@@ -135,7 +135,7 @@ TEST_F(OpTapeTest, OpsAreWatchedUntilTwoStepsAreEqual) {
   EXPECT_FALSE(watched_);
 }
 
-TEST_F(OpTapeTest, AnotherSizeEndsTheRepetitionAndClosesItsOps) {
+TEST_F(StepTapeTest, AnotherSizeEndsTheRepetitionAndClosesItsOps) {
   for (int i = 0; i < 3; ++i) plain_step();
   push({.id = 1, .kind = RawKind::kModuleEnter});
   alloc(0x1000, 512);
@@ -145,14 +145,14 @@ TEST_F(OpTapeTest, AnotherSizeEndsTheRepetitionAndClosesItsOps) {
   EXPECT_EQ(steps_.back(), "[ (7 +512 ) +2048 ");
 }
 
-TEST_F(OpTapeTest, AStepThatStopsShortEndsTheRepetition) {
+TEST_F(StepTapeTest, AStepThatStopsShortEndsTheRepetition) {
   for (int i = 0; i < 3; ++i) plain_step();
   push({.id = 1, .kind = RawKind::kModuleEnter});
   step();
   EXPECT_TRUE(watched_);
 }
 
-TEST_F(OpTapeTest, AfterADifferenceTwoWholeEqualStepsAreNeeded) {
+TEST_F(StepTapeTest, AfterADifferenceTwoWholeEqualStepsAreNeeded) {
   for (int i = 0; i < 3; ++i) plain_step();
   plain_step(4096);
   EXPECT_TRUE(watched_);
@@ -162,7 +162,7 @@ TEST_F(OpTapeTest, AfterADifferenceTwoWholeEqualStepsAreNeeded) {
   EXPECT_FALSE(watched_);
 }
 
-TEST_F(OpTapeTest, AFreeAtAnotherTimeIsNoDifferenceAndIsNotInsideAnOpThatIsOver) {
+TEST_F(StepTapeTest, AFreeAtAnotherTimeIsNoDifferenceAndIsNotInsideAnOpThatIsOver) {
   const auto run = [&](bool collects_early) {
     begin(7);
     alloc(0x1000, 512);
@@ -183,7 +183,7 @@ TEST_F(OpTapeTest, AFreeAtAnotherTimeIsNoDifferenceAndIsNotInsideAnOpThatIsOver)
   EXPECT_EQ(steps_.back(), "(7 +512 ) -4096 (8 +1024 ) -8192 ");
 }
 
-TEST_F(OpTapeTest, ThreadsHaveTapesOfTheirOwn) {
+TEST_F(StepTapeTest, ThreadsHaveTapesOfTheirOwn) {
   const auto run = [&](bool other_first) {
     const auto one = [&] {
       begin(1, 0);
@@ -210,7 +210,7 @@ TEST_F(OpTapeTest, ThreadsHaveTapesOfTheirOwn) {
   EXPECT_EQ(steps_.back(), "(2 +1024 (1 +512 ) -4096 ) -8192 ");
 }
 
-TEST_F(OpTapeTest, OpsStillToldOfAfterTheSwitchAreNotTakenTwice) {
+TEST_F(StepTapeTest, OpsStillToldOfAfterTheSwitchAreNotTakenTwice) {
   plain_step();
   plain_step();
   ASSERT_FALSE(watched_);
@@ -220,7 +220,7 @@ TEST_F(OpTapeTest, OpsStillToldOfAfterTheSwitchAreNotTakenTwice) {
 }
 
 // Autograd numbers its nodes through all steps; backward runs on a thread of its own.
-void OpTapeTest::step_with_backward(std::uint64_t first_node) {
+void StepTapeTest::step_with_backward(std::uint64_t first_node) {
   constexpr std::uint64_t kAutogradThread = 5;
   constexpr std::uint16_t kBackwardThread = 1;
   push({.address = first_node, .extra = kAutogradThread, .id = 1, .kind = RawKind::kModuleEnter});
@@ -254,7 +254,7 @@ void OpTapeTest::step_with_backward(std::uint64_t first_node) {
   step();
 }
 
-TEST_F(OpTapeTest, NodesOfARepeatedStepComeFromTheTapeWithTheirNewNumbers) {
+TEST_F(StepTapeTest, NodesOfARepeatedStepComeFromTheTapeWithTheirNewNumbers) {
   step_with_backward(10);
   step_with_backward(20);
   ASSERT_FALSE(watched_);
@@ -263,7 +263,7 @@ TEST_F(OpTapeTest, NodesOfARepeatedStepComeFromTheTapeWithTheirNewNumbers) {
   EXPECT_EQ(steps_[2], "[ +512 ] n31 +256 [again ] -4096 -8192 ");
 }
 
-TEST_F(OpTapeTest, NodesAfterAThreadsLastAllocationAreNoDifference) {
+TEST_F(StepTapeTest, NodesAfterAThreadsLastAllocationAreNoDifference) {
   for (const std::uint64_t first : {10, 20, 30, 40}) {
     push({.address = first, .extra = 5, .id = 1, .kind = RawKind::kModuleEnter});
     alloc(0x1000, 512);
@@ -276,7 +276,7 @@ TEST_F(OpTapeTest, NodesAfterAThreadsLastAllocationAreNoDifference) {
   EXPECT_EQ(steps_[3], "[ +512 n40 -4096 ");
 }
 
-TEST_F(OpTapeTest, FinishClosesWhatATapeHasOpened) {
+TEST_F(StepTapeTest, FinishClosesWhatATapeHasOpened) {
   plain_step();
   plain_step();
   push({.id = 1, .kind = RawKind::kModuleEnter});
@@ -286,12 +286,12 @@ TEST_F(OpTapeTest, FinishClosesWhatATapeHasOpened) {
 }
 
 // Random programs with nested ops: repeated steps look like watched ones.
-TEST_F(OpTapeTest, RepeatedStepsOfRandomProgramsLookLikeWatchedOnes) {
+TEST_F(StepTapeTest, RepeatedStepsOfRandomProgramsLookLikeWatchedOnes) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     steps_.clear();
     watched_ = true;
-    tape_ = OpTape([this](const RawEvent& raw) { note(raw); },
-                   [this](const ExpectedAllocs* allocs) { expect(allocs); });
+    tape_ = StepTape([this](const RawEvent& raw) { note(raw); },
+                     [this](const ExpectedAllocs* allocs) { expect(allocs); });
     for (int round = 0; round < 4; ++round) {
       std::mt19937 random(seed);
       std::vector<std::uint64_t> live;

@@ -1,4 +1,4 @@
-#include "capture/op_tape.h"
+#include "capture/step_tape.h"
 
 #include <algorithm>
 #include <limits>
@@ -25,7 +25,7 @@ bool is_milestone(RawKind kind) {
 
 }  // namespace
 
-void OpTape::on(const RawEvent& raw) {
+void StepTape::on(const RawEvent& raw) {
   ticks_ = raw.ticks;
   if (repeating_) {
     repeat(raw);
@@ -36,7 +36,7 @@ void OpTape::on(const RawEvent& raw) {
   if (raw.kind == RawKind::kStepEnd) end_step(raw);
 }
 
-OpTape::Tape& OpTape::tape_of(std::uint16_t thread) {
+StepTape::Tape& StepTape::tape_of(std::uint16_t thread) {
   while (thread >= tapes_.size()) {
     tapes_.emplace_back();
     tapes_.back().thread = static_cast<std::uint16_t>(tapes_.size() - 1);
@@ -44,7 +44,7 @@ OpTape::Tape& OpTape::tape_of(std::uint16_t thread) {
   return tapes_[thread];
 }
 
-OpTape::Item OpTape::item_of(const RawEvent& raw) const {
+StepTape::Item StepTape::item_of(const RawEvent& raw) const {
   Item item;
   item.kind = raw.kind;
   if (is_alloc(raw.kind)) {
@@ -69,13 +69,13 @@ OpTape::Item OpTape::item_of(const RawEvent& raw) const {
   return item;
 }
 
-void OpTape::note_block(const RawEvent& raw, Tape& tape) {
+void StepTape::note_block(const RawEvent& raw, Tape& tape) {
   blocks_[block_key(raw)] = {step_, ++tape.allocs, raw.thread};
 }
 
-void OpTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
+void StepTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
 
-void OpTape::watch(const RawEvent& raw) {
+void StepTape::watch(const RawEvent& raw) {
   if (is_taped(raw.kind) || is_milestone(raw.kind) || raw.kind == RawKind::kFree) {
     Tape& tape = tape_of(raw.thread);
     if (raw.kind == RawKind::kOpEnd && tape.open == 0) return;  // it began before it was watched
@@ -88,7 +88,7 @@ void OpTape::watch(const RawEvent& raw) {
   out_(raw);
 }
 
-void OpTape::repeat(const RawEvent& raw) {
+void StepTape::repeat(const RawEvent& raw) {
   if (is_taped(raw.kind)) return;  // torch was told to stop a moment ago; the tape has these
   if (is_milestone(raw.kind)) return repeat_milestone(raw, tape_of(raw.thread));
   if (raw.kind == RawKind::kFree) return repeat_free(raw, tape_of(raw.thread));
@@ -99,7 +99,7 @@ void OpTape::repeat(const RawEvent& raw) {
 }
 
 // The next milestone on the tape must be this one. The ops that begin and end before it do so now.
-void OpTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
+void StepTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   std::size_t at = tape.next;
   while (at < tape.before.size() && !is_milestone(tape.before[at].kind)) ++at;
   if (at == tape.before.size() || tape.before[at] != item_of(raw)) {
@@ -114,7 +114,7 @@ void OpTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
 }
 
 // That a module runs inside a node is known while nodes are watched.
-void OpTape::repeat_module(RawEvent raw, const Item& item) {
+void StepTape::repeat_module(RawEvent raw, const Item& item) {
   moved_on_[raw.extra] = raw.address - item.sequence;
   raw.device = item.flag;
   out_(raw);
@@ -122,7 +122,7 @@ void OpTape::repeat_module(RawEvent raw, const Item& item) {
 
 // A free at its place on the tape says how far the thread's ops are. At another place it says
 // nothing, but an op that has nothing left to do before its end must not appear to have freed it.
-void OpTape::repeat_free(const RawEvent& raw, Tape& tape) {
+void StepTape::repeat_free(const RawEvent& raw, Tape& tape) {
   const Item wanted = item_of(raw);
   for (std::size_t at = tape.next; at < tape.before.size(); ++at) {
     const Item& item = tape.before[at];
@@ -136,14 +136,14 @@ void OpTape::repeat_free(const RawEvent& raw, Tape& tape) {
   out_(raw);
 }
 
-void OpTape::end_ops_that_are_over(Tape& tape) {
+void StepTape::end_ops_that_are_over(Tape& tape) {
   std::size_t at = tape.next;
   while (at < tape.before.size() && tape.before[at].kind == RawKind::kOpEnd) ++at;
   play(tape, at, ticks_);
 }
 
 // Nothing more happens on the thread in this step.
-void OpTape::end_tape(Tape& tape) {
+void StepTape::end_tape(Tape& tape) {
   while (tape.next < tape.before.size() && !is_milestone(tape.before[tape.next].kind)) {
     if (tape.before[tape.next].kind == RawKind::kNodeBegin) {
       ++tape.next;
@@ -154,7 +154,7 @@ void OpTape::end_tape(Tape& tape) {
 }
 
 // Lets the ops and nodes between here and `until` begin and end.
-void OpTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
+void StepTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   for (; tape.next < until; ++tape.next) {
     const Item& item = tape.before[tape.next];
     if (item.kind == RawKind::kNodeBegin) play_node(item, tape, ticks);
@@ -168,7 +168,7 @@ void OpTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   }
 }
 
-void OpTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks) {
+void StepTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks) {
   constexpr auto kNoNumber = std::numeric_limits<std::uint64_t>::max();
   const auto moved = moved_on_.find(item.autograd_thread);
   const bool moves = moved != moved_on_.end() && item.sequence != kNoNumber;
@@ -181,7 +181,7 @@ void OpTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks) 
 }
 
 // The tapes' steps before are those to come.
-void OpTape::start_repeating() {
+void StepTape::start_repeating() {
   if (expected_.size() == kMostRepetitions) return;
   repeating_ = true;
   moved_on_.clear();
@@ -194,7 +194,7 @@ void OpTape::start_repeating() {
   expect_(expected_.back().get());
 }
 
-void OpTape::stop_repeating(std::uint64_t ticks) {
+void StepTape::stop_repeating(std::uint64_t ticks) {
   repeating_ = false;
   expect_(nullptr);
   for (Tape& tape : tapes_) {
@@ -207,7 +207,7 @@ void OpTape::stop_repeating(std::uint64_t ticks) {
   too_long_ = true;  // what is left of this step is not a whole one
 }
 
-bool OpTape::steps_are_equal() const {
+bool StepTape::steps_are_equal() const {
   const auto is_free = [](const Item& item) { return item.kind == RawKind::kFree; };
   return std::ranges::all_of(tapes_, [&](const Tape& tape) {
     std::size_t i = 0;
@@ -222,7 +222,7 @@ bool OpTape::steps_are_equal() const {
   });
 }
 
-bool OpTape::tapes_are_used_up() const {
+bool StepTape::tapes_are_used_up() const {
   return std::ranges::all_of(tapes_, [](const Tape& tape) {
     return std::none_of(tape.before.begin() + static_cast<std::ptrdiff_t>(tape.next),
                         tape.before.end(),
@@ -230,7 +230,7 @@ bool OpTape::tapes_are_used_up() const {
   });
 }
 
-void OpTape::end_step(const RawEvent& raw) {
+void StepTape::end_step(const RawEvent& raw) {
   if (repeating_) {
     if (!tapes_are_used_up()) stop_repeating(raw.ticks);
     too_long_ = false;
@@ -252,7 +252,7 @@ void OpTape::end_step(const RawEvent& raw) {
   }
 }
 
-void OpTape::finish() {
+void StepTape::finish() {
   if (repeating_) stop_repeating(ticks_);
 }
 

@@ -26,7 +26,7 @@ namespace peakline::capture {
 // and nodes begin, which are those of the thread's next event, and for nodes after a thread's last
 // allocation. A node's number is its number in the step before, moved on by as much as the modules'
 // numbers are. Used by one thread.
-class OpTape {
+class StepTape {
  public:
   using Output = std::function<void(const RawEvent&)>;
   // Stop watching ops while allocations are as expected; with null: watch them. What is expected
@@ -34,7 +34,7 @@ class OpTape {
   using Expect = std::function<void(const ExpectedAllocs*)>;
 
   // Events go to `out`.
-  OpTape(Output out, Expect expect) : out_(std::move(out)), expect_(std::move(expect)) {}
+  StepTape(Output out, Expect expect) : out_(std::move(out)), expect_(std::move(expect)) {}
 
   void on(const RawEvent& raw);
   // Closes the ops that a tape has opened.
