@@ -2,14 +2,11 @@
 // (MIOpen's question came with torch 2.13: a name that torch does not know is never asked for.)
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "vgpu/engine.h"
 #include "vgpu/kernels.h"
-#include "vgpu/values.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -24,49 +21,28 @@ bool no_library_of_tensors(const at::Tensor&, const at::Tensor&, const at::Tenso
   return false;
 }
 
-using Lengths = std::vector<std::int64_t>;
-
-// Read from the device, as torch does; where they cannot be known, sequences are as long as can be.
-Lengths lengths(const at::Tensor& tensor, const Lengths& longest) {
-  if (is_virtual(tensor) && !has_values(tensor)) {
-    engine_or_throw("aten::_ctc_loss").count_unknown("aten::_ctc_loss");
-    return longest;
-  }
+// Read from the device, as torch does.
+std::vector<std::int64_t> lengths(const at::Tensor& tensor) {
   const at::Tensor read = tensor.to(at::kCPU, at::kLong).contiguous();
   const auto* first = read.const_data_ptr<std::int64_t>();
   return {first, first + read.numel()};
-}
-
-Lengths input_lengths_of(const at::Tensor& log_probabilities, const at::Tensor& given) {
-  const auto batch = static_cast<std::size_t>(given.numel());
-  return lengths(given, Lengths(batch, log_probabilities.size(0)));
-}
-
-// Targets are padded rows, or all sequences one after the other, which then share what there is.
-Lengths target_lengths_of(const at::Tensor& targets, const at::Tensor& given) {
-  const std::int64_t batch = std::max<std::int64_t>(given.numel(), 1);
-  const std::int64_t each = targets.dim() > 1 ? targets.size(1) : targets.numel() / batch;
-  Lengths longest(static_cast<std::size_t>(batch), each);
-  if (targets.dim() == 1) longest.back() += targets.numel() % batch;
-  return lengths(given, longest);
 }
 
 std::tuple<at::Tensor, at::Tensor> loss(const at::Tensor& log_probabilities,
                                         const at::Tensor& targets, const at::Tensor& input_lengths,
                                         const at::Tensor& target_lengths, std::int64_t blank,
                                         bool zero_infinity) {
-  return at::_ctc_loss(log_probabilities, targets,
-                       input_lengths_of(log_probabilities, input_lengths),
-                       target_lengths_of(targets, target_lengths), blank, zero_infinity);
+  return at::_ctc_loss(log_probabilities, targets, lengths(input_lengths), lengths(target_lengths),
+                       blank, zero_infinity);
 }
 
 at::Tensor loss_backward(const at::Tensor& gradient, const at::Tensor& log_probabilities,
                          const at::Tensor& targets, const at::Tensor& input_lengths,
                          const at::Tensor& target_lengths, const at::Tensor& likelihood,
                          const at::Tensor& log_alpha, std::int64_t blank, bool zero_infinity) {
-  return at::_ctc_loss_backward(
-      gradient, log_probabilities, targets, input_lengths_of(log_probabilities, input_lengths),
-      target_lengths_of(targets, target_lengths), likelihood, log_alpha, blank, zero_infinity);
+  return at::_ctc_loss_backward(gradient, log_probabilities, targets, lengths(input_lengths),
+                                lengths(target_lengths), likelihood, log_alpha, blank,
+                                zero_infinity);
 }
 
 }  // namespace
