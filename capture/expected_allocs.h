@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace peakline::capture {
@@ -14,17 +15,16 @@ class ExpectedAllocs {
     if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
     threads_[thread].push_back(pack(size, device));
   }
-  // Whether the thread's allocation number `index` of a step, from 0, is as it was.
-  [[nodiscard]] bool has(std::uint16_t thread, std::size_t index, std::uint64_t size,
-                         std::uint8_t device) const noexcept {
-    return thread < threads_.size() && index < threads_[thread].size() &&
-           threads_[thread][index] == pack(size, device);
+  // The thread's allocations of a step, in order, each as pack() says it.
+  [[nodiscard]] std::span<const std::uint64_t> of(std::uint16_t thread) const noexcept {
+    if (thread >= threads_.size()) return {};
+    return threads_[thread];
   }
-
- private:
   static std::uint64_t pack(std::uint64_t size, std::uint8_t device) noexcept {
     return size << 8 | device;
   }
+
+ private:
   std::vector<std::vector<std::uint64_t>> threads_;
 };
 

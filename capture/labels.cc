@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "capture/host_allocator.h"
+#include "capture/op_observer.h"
 #include "capture/tensor_places.h"
 
 namespace peakline::capture {
@@ -41,7 +42,15 @@ void Labels::for_each_known(F&& f) {
   }
 }
 
+// False: steps repeat, so the labels are those of the step before. The baseline is no part of a step.
+bool Labels::begin_walk() {
+  if (current_recorder() != &recorder_) return true;
+  recorder_.push({.kind = RawKind::kLabelWalk});
+  return !OpObserver::repeating();
+}
+
 void Labels::label_all() {
+  if (!begin_walk()) return;
   for_each_known([this](const Known& known, const at::Tensor& tensor) {
     label(tensor, known.category, known.module, known.name);
     if (known.category != category::kParameter) return;
@@ -63,6 +72,7 @@ void Labels::for_each_state(PyObject* state, F&& f) {
 }
 
 void Labels::label_state(PyObject* state) {
+  if (!begin_walk()) return;
   for_each_state(state, [this](const at::Tensor* parameter, const at::Tensor& tensor) {
     const Known* owner = parameter == nullptr ? nullptr : find(*parameter);
     label(tensor, category::kOptstate, owner == nullptr ? ModuleId{} : owner->module,

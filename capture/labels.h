@@ -24,7 +24,8 @@ class Labels {
   // From now on label_all() knows this parameter or buffer.
   void add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
-  // Labels every known parameter and buffer and its gradient, where they are now.
+  // Labels every known parameter and buffer and its gradient, where they are now. While steps repeat,
+  // this and label_state() leave it to the tape (see StepTape).
   void label_all();
   // Labels what an optimizer keeps: `state` is its dict from parameters to dicts.
   void label_state(PyObject* state);
@@ -45,6 +46,7 @@ class Labels {
     NameId name;
   };
 
+  [[nodiscard]] bool begin_walk();
   void label(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
   [[nodiscard]] const Known* find(const at::Tensor& tensor) const;
   template <class F>

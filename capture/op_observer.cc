@@ -23,6 +23,8 @@ struct ThreadOps {
   std::uint64_t recorder = 0;
   std::uint64_t step = 0;
   std::size_t allocs = 0;  // in this step
+  const ExpectedAllocs* expecting = nullptr;
+  std::span<const std::uint64_t> expected;  // of this thread
 
   struct Known {
     const char* where = nullptr;
@@ -59,6 +61,7 @@ void begin_recording(ThreadOps& ops, const Recorder& recorder) {
   ops.recorder = recorder.serial();
   ops.written = 0;
   ops.allocs = 0;
+  ops.expecting = nullptr;
   for (ThreadOps::Known& known : ops.known) known.where = nullptr;
 }
 
@@ -90,7 +93,12 @@ void check_expected(ThreadOps& ops, Recorder& recorder, const RawEvent& event) {
   const std::size_t index = ops.allocs++;
   const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
   if (expected == nullptr) return;
-  if (!expected->has(recorder.this_thread(), index, event.size, event.device)) {
+  if (ops.expecting != expected) {
+    ops.expecting = expected;
+    ops.expected = expected->of(recorder.this_thread());
+  }
+  if (index >= ops.expected.size() ||
+      ops.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
     OpObserver::expect(nullptr);
   }
 }
@@ -171,6 +179,10 @@ void OpObserver::expect(const ExpectedAllocs* allocs) {
       at::disableCallback(handle);
     }
   }
+}
+
+bool OpObserver::repeating() noexcept {
+  return g_expected.load(std::memory_order_acquire) != nullptr;
 }
 
 void OpObserver::step_end() noexcept { g_step.fetch_add(1, std::memory_order_relaxed); }

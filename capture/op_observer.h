@@ -23,6 +23,8 @@ class OpObserver {
   // Ops and nodes are not watched as long as every thread's allocations are as expected; null: they
   // are watched. From any thread; does nothing without an observer.
   static void expect(const ExpectedAllocs* allocs);
+  // Whether allocations are as expected at present.
+  [[nodiscard]] static bool repeating() noexcept;
   // A step is over, and the next one's allocations are counted from 0.
   static void step_end() noexcept;
 

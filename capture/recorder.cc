@@ -12,6 +12,7 @@
 namespace peakline::capture {
 
 std::atomic<Recorder*> g_recorder{nullptr};
+constinit thread_local ThreadNumber t_number __attribute__((tls_model("initial-exec")));
 
 namespace {
 
@@ -65,14 +66,9 @@ Recorder::Recorder(std::unique_ptr<Sink> sink, const RunInfo& info)
   thread_ = std::thread([this] { write_loop(); });
 }
 
-std::uint16_t Recorder::this_thread() noexcept {
-  struct Known {
-    std::uint64_t serial;
-    std::uint16_t id;
-  };
-  thread_local Known known{0, 0};
-  if (known.serial != serial_) known = {serial_, words_.thread(thread_name()).raw()};
-  return known.id;
+std::uint16_t Recorder::meet_thread() noexcept {
+  t_number = {serial_, words_.thread(thread_name()).raw()};
+  return t_number.id;
 }
 
 void Recorder::write_loop() {

@@ -21,6 +21,14 @@
 
 namespace peakline::capture {
 
+// The calling thread's number in the recording that it last wrote to. The model keeps the way to it to
+// one instruction.
+struct ThreadNumber {
+  std::uint64_t recorder = 0;
+  std::uint16_t id = 0;
+};
+extern constinit thread_local ThreadNumber t_number __attribute__((tls_model("initial-exec")));
+
 // Takes events from any thread for the price of a spin lock, and writes them on a thread of its
 // own. At most one recorder is the current one. Thread-safe, except start and stop.
 class Recorder {
@@ -63,7 +71,9 @@ class Recorder {
   void lost(Loss loss, std::uint64_t count = 1) noexcept;
 
   // The number of the calling thread in the recording.
-  std::uint16_t this_thread() noexcept;
+  std::uint16_t this_thread() noexcept {
+    return t_number.recorder == serial_ ? t_number.id : meet_thread();
+  }
   // Different for every recorder of this process.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   // "cpu" is made first, so it is always there.
@@ -72,6 +82,7 @@ class Recorder {
  private:
   Recorder(std::unique_ptr<Sink> sink, const RunInfo& info);
   void write_loop();
+  std::uint16_t meet_thread() noexcept;
 
   EventQueue& queue_;
   Words words_;

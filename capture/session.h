@@ -26,6 +26,7 @@ struct SessionOptions {
   bool ops = true;
   bool cuda = false;        // watch CUDA's allocator, too
   bool cuda_trace = false;  // it is torch's caching allocator, which has a trace
+  bool repeats = true;      // steps that repeat need not be watched (see StepTape)
   RunInfo info;
 };
 

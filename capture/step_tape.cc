@@ -20,7 +20,7 @@ bool is_alloc(RawKind kind) { return kind == RawKind::kAlloc || kind == RawKind:
 // times.
 bool is_milestone(RawKind kind) {
   return is_alloc(kind) || is_module(kind) || kind == RawKind::kPhaseBegin ||
-         kind == RawKind::kPhaseEnd;
+         kind == RawKind::kPhaseEnd || kind == RawKind::kLabelWalk;
 }
 
 }  // namespace
@@ -71,6 +71,7 @@ StepTape::Item StepTape::item_of(const RawEvent& raw) const {
 
 void StepTape::note_block(const RawEvent& raw, Tape& tape) {
   blocks_[block_key(raw)] = {step_, ++tape.allocs, raw.thread};
+  if (!too_long_) tape.addresses.push_back(raw.address);
 }
 
 void StepTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
@@ -81,11 +82,31 @@ void StepTape::watch(const RawEvent& raw) {
     if (raw.kind == RawKind::kOpEnd && tape.open == 0) return;  // it began before it was watched
     if (raw.kind == RawKind::kOpBegin) ++tape.open;
     if (raw.kind == RawKind::kOpEnd) --tape.open;
+    if (is_milestone(raw.kind)) tape.in_walk = raw.kind == RawKind::kLabelWalk;
     too_long_ = too_long_ || tape.now.size() >= kLongestTape;
     if (!too_long_) tape.now.push_back(item_of(raw));
     if (is_alloc(raw.kind)) note_block(raw, tape);
   }
+  if (raw.kind == RawKind::kLabel) watch_label(raw);
   out_(raw);
+}
+
+// What a walk says of a block that will come again in the next step.
+void StepTape::watch_label(const RawEvent& raw) {
+  Tape& tape = tape_of(raw.thread);
+  const auto block = blocks_.find(block_key(raw));
+  if (!tape.in_walk || too_long_ || block == blocks_.end()) return;
+  const std::uint64_t age = step_ - block->second.step;
+  if (age > kOldestLabelled) return;
+  Item item;
+  item.kind = RawKind::kLabel;
+  item.device = raw.device;
+  item.thread = block->second.thread;
+  item.id = block->second.ordinal;
+  item.size = raw.size;
+  item.category = static_cast<std::uint8_t>(raw.id);
+  item.age = static_cast<std::uint8_t>(age);
+  tape.now.push_back(item);
 }
 
 void StepTape::repeat(const RawEvent& raw) {
@@ -109,6 +130,7 @@ void StepTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   play(tape, at, raw.ticks);
   tape.next = at + 1;
   if (is_module(raw.kind)) return repeat_module(raw, tape.before[at]);
+  if (raw.kind == RawKind::kLabelWalk) return play_labels(tape, raw.ticks);
   if (is_alloc(raw.kind)) note_block(raw, tape);
   out_(raw);
 }
@@ -158,6 +180,7 @@ void StepTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   for (; tape.next < until; ++tape.next) {
     const Item& item = tape.before[tape.next];
     if (item.kind == RawKind::kNodeBegin) play_node(item, tape, ticks);
+    if (item.kind == RawKind::kLabel) play_label(item, tape, ticks);
     if (!is_op(item.kind)) continue;
     if (item.kind == RawKind::kOpBegin) {
       ++tape.open;
@@ -178,6 +201,28 @@ void StepTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks
         .id = item.depth,
         .thread = tape.thread,
         .kind = RawKind::kNodeBegin});
+}
+
+void StepTape::play_labels(Tape& tape, std::uint64_t ticks) {
+  std::size_t end = tape.next;
+  while (end < tape.before.size() && tape.before[end].kind == RawKind::kLabel) ++end;
+  play(tape, end, ticks);
+}
+
+void StepTape::play_label(const Item& item, const Tape& tape, std::uint64_t ticks) {
+  const Tape& maker = tapes_[item.thread];
+  const auto& addresses = item.age == 0 ? maker.addresses : maker.addresses_before;
+  if (item.id > addresses.size()) return;
+  const RawEvent label{.ticks = ticks,
+                       .address = addresses[item.id - 1],
+                       .size = item.size,
+                       .id = item.category,
+                       .thread = tape.thread,
+                       .kind = RawKind::kLabel,
+                       .device = item.device};
+  const auto block = blocks_.find(block_key(label));
+  if (block == blocks_.end()) return;
+  if (block->second == Origin{step_ - item.age, item.id, item.thread}) out_(label);
 }
 
 // The tapes' steps before are those to come.
@@ -203,6 +248,7 @@ void StepTape::stop_repeating(std::uint64_t ticks) {
     }
     tape.before.clear();
     tape.now.clear();
+    tape.in_walk = false;
   }
   too_long_ = true;  // what is left of this step is not a whole one
 }
@@ -249,6 +295,8 @@ void StepTape::end_step(const RawEvent& raw) {
   for (Tape& tape : tapes_) {
     tape.next = 0;
     tape.allocs = 0;
+    tape.addresses_before.swap(tape.addresses);
+    tape.addresses.clear();
   }
 }
 

@@ -1,4 +1,4 @@
-// Ops and autograd nodes of steps that repeat, without watching every one.
+// Ops, autograd nodes and labels of steps that repeat, without watching every one.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@ namespace peakline::capture {
 
 // Being told of every op and of every autograd node costs the program about a microsecond each; being
 // told of every allocation costs next to nothing. Training steps repeat, so the ops and nodes of two
-// equal steps in a row are kept as a tape. While later steps allocate the same sizes in the same
-// modules in the same order, their ops and nodes are read from the tape and torch is not asked for
-// them. The first difference ends this: they are watched again, until two steps in a row are equal.
+// equal steps in a row are kept as a tape, and so is which of their blocks are parameters, gradients
+// and optimizer state. While later steps allocate the same sizes in the same modules in the same
+// order, all this is read from the tape, torch is not asked for it, and nobody walks over the
+// parameters. The first difference ends this: they are watched again, until two steps in a row are
+// equal.
 // This runs behind the program; so that no op is missed but the one at the difference, the program is
 // told what allocations to expect, and notices by itself when another one comes.
 //
@@ -49,38 +51,47 @@ class StepTape {
   struct Item {
     RawKind kind = RawKind::kOpEnd;
     std::uint8_t device = 0;
-    std::uint16_t thread = 0;  // kFree: of the allocation
-    std::uint32_t id = 0;      // op or module; kFree: the block's ordinal
-    std::uint64_t size = 0;
+    std::uint16_t thread = 0;  // kFree, kLabel: of the allocation
+    std::uint32_t id = 0;      // op or module; kFree, kLabel: the block's ordinal
+    std::uint64_t size = 0;    // kLabel: the owner
     // Of modules and nodes, to tell them again; other numbers are no difference.
     std::uint64_t sequence = 0;
     std::uint64_t autograd_thread = 0;
-    std::uint32_t depth = 0;  // of a node
-    std::uint8_t flag = 0;    // of a module
+    std::uint32_t depth = 0;    // of a node
+    std::uint8_t flag = 0;      // of a module
+    std::uint8_t category = 0;  // of a label
+    std::uint8_t age = 0;       // of a label's block: allocated so many steps ago
     friend bool operator==(const Item& a, const Item& b) {
       return a.kind == b.kind && a.device == b.device && a.thread == b.thread && a.id == b.id &&
-             a.size == b.size;
+             a.size == b.size && a.category == b.category && a.age == b.age;
     }
   };
   struct Tape {
-    std::vector<Item> before;  // the step before
-    std::vector<Item> now;     // this one, while watching
-    std::size_t next = 0;      // in `before`, while repeating
-    Ordinal allocs = 0;        // in this step
-    std::uint32_t open = 0;    // ops begun and not ended
+    std::vector<Item> before;                     // the step before
+    std::vector<Item> now;                        // this one, while watching
+    std::size_t next = 0;                         // in `before`, while repeating
+    Ordinal allocs = 0;                           // in this step
+    std::vector<std::uint64_t> addresses;         // of this step's blocks, by ordinal from 1
+    std::vector<std::uint64_t> addresses_before;  // of the step before
+    bool in_walk = false;                         // the labels that come are those of a walk
+    std::uint32_t open = 0;                       // ops begun and not ended
     std::uint16_t thread = 0;
   };
   struct Origin {
     std::uint64_t step = 0;
     Ordinal ordinal = 0;
     std::uint16_t thread = 0;
+    friend bool operator==(const Origin&, const Origin&) = default;
   };
+  // A label is read from the tape for blocks of its step and of the one before; older ones have it.
+  static constexpr std::uint64_t kOldestLabelled = 1;
   static constexpr std::size_t kLongestTape = std::size_t{1} << 20;
   // What was expected may still be looked at, so it is kept; a program that changes its ways more
   // often is watched for good.
   static constexpr std::size_t kMostRepetitions = 64;
 
   void watch(const RawEvent& raw);
+  void watch_label(const RawEvent& raw);
   void repeat(const RawEvent& raw);
   void repeat_milestone(const RawEvent& raw, Tape& tape);
   void repeat_free(const RawEvent& raw, Tape& tape);
@@ -89,6 +100,8 @@ class StepTape {
   void end_tape(Tape& tape);
   void play(Tape& tape, std::size_t until, std::uint64_t ticks);
   void play_node(const Item& item, const Tape& tape, std::uint64_t ticks);
+  void play_labels(Tape& tape, std::uint64_t ticks);
+  void play_label(const Item& item, const Tape& tape, std::uint64_t ticks);
   void start_repeating();
   void stop_repeating(std::uint64_t ticks);
   void end_step(const RawEvent& raw);

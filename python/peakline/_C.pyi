@@ -87,6 +87,7 @@ class Session:
         ops: bool,
         cuda: bool,
         cuda_trace: bool,
+        repeats: bool,
         info: dict[str, str],
     ) -> None: ...
     @property

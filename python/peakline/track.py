@@ -59,7 +59,11 @@ class Tracker:
         names = ModuleNames()
         spool = _C.Spool.open(self._path)
         trace = cuda and _cuda_baseline.has_trace()
-        session = _C.Session(spool, nn.Module, names.discover, self._ops, cuda, trace, info)
+        # A virtual GPU's allocations are not compared with those of the step before.
+        repeats = not self._virtual
+        session = _C.Session(
+            spool, nn.Module, names.discover, self._ops, cuda, trace, repeats, info
+        )
         names.bind(session)
         try:
             self._write_baseline(session, names, cuda)
