@@ -8,8 +8,14 @@
 namespace peakline::capture {
 namespace {
 
-c10::Allocator* g_inner = nullptr;  // set once, before our allocator is first used
+c10::Allocator* g_inner = nullptr;  // torch's own; set once, before ours is first used
 c10::DeleterFnPtr g_inner_delete = nullptr;
+
+void remember_inner() {
+  if (g_inner != nullptr) return;
+  g_inner = c10::GetAllocator(c10::DeviceType::CPU);
+  g_inner_delete = g_inner->raw_deleter();
+}
 
 void note_alloc(const void* data, std::size_t bytes) noexcept {
   Recorder* recorder = current_recorder();
@@ -53,12 +59,9 @@ NotingAllocator& noting_allocator() {
 }  // namespace
 
 Status HostAllocatorObserver::install() {
-  c10::Allocator* present = c10::GetAllocator(c10::DeviceType::CPU);
-  if (g_inner == nullptr) {
-    g_inner = present;
-    g_inner_delete = present->raw_deleter();
-  }
-  const bool usable = present == g_inner && g_inner_delete != nullptr;
+  remember_inner();
+  const bool usable =
+      c10::GetAllocator(c10::DeviceType::CPU) == g_inner && g_inner_delete != nullptr;
   if (usable) c10::SetAllocator(c10::DeviceType::CPU, &noting_allocator());
   if (!usable || c10::GetAllocator(c10::DeviceType::CPU) != &noting_allocator()) {
     return unsupported(
@@ -75,7 +78,9 @@ void HostAllocatorObserver::remove() {
 }
 
 bool HostAllocatorObserver::watch_free(c10::StorageImpl& storage) {
-  if (!storage.device().is_cpu() || g_inner == nullptr) return false;
+  if (!storage.device().is_cpu()) return false;
+  remember_inner();
+  if (g_inner_delete == nullptr) return false;
   c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
   if (data.get() == nullptr) return false;
   if (storage.allocator() == g_inner) storage.set_allocator(&noting_allocator());

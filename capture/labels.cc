@@ -50,7 +50,10 @@ bool Labels::begin_walk() {
 }
 
 void Labels::label_all() {
-  if (!begin_walk()) return;
+  if (begin_walk()) label_alive();
+}
+
+void Labels::label_alive() {
   for_each_known([this](const Known& known, const at::Tensor& tensor) {
     label(tensor, known.category, known.module, known.name);
     if (known.category != category::kParameter) return;

@@ -90,7 +90,7 @@ class Tracker:
         for optimizer in self._optimizers:
             self._watch.add_parameters(optimizer)
             session.adopt_state(optimizer.state)
-        session.label_all()
+        session.label_alive()
         for optimizer in self._optimizers:
             session.label_state(optimizer.state)
 
@@ -131,7 +131,7 @@ class Tracker:
     def label_alive(self) -> None:
         """Names what is alive now: parameters, gradients, … of modules that have been met."""
         if self._session is not None:
-            self._session.label_all()
+            self._session.label_alive()
 
     def note(self, key: str, value: str) -> None:
         """A fact about the run, beside those from its start."""
@@ -145,6 +145,7 @@ class Tracker:
             return
         if session.recording:
             self._patches.close()
+            session.label_alive()  # what the last step replaced after its backward
             if not self._fake_cuda and not self._virtual:
                 _cuda_baseline.check_totals(session)
         session.stop()

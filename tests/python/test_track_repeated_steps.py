@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import peakline
+from peakline.run import TimelinePoint
 from track_models import Net, train_step
 
 
@@ -56,3 +57,39 @@ def test_after_a_step_that_is_different_ops_are_watched_again() -> None:
         train_step(model, optimizer)
     # The op at the difference goes without a name, those after it have theirs.
     assert allocations(run)["aten::logspace"] >= len(held) - 1
+
+
+class Replacing(torch.optim.Optimizer):
+    """Makes new state, and new parameters, in every step."""
+
+    def step(self, closure: object = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                state = self.state[parameter]
+                state["mean"] = state.get("mean", 0.0) * 0.9 + parameter.grad
+                parameter.data = parameter.data - 1e-3 * state["mean"]
+
+
+@pytest.mark.parametrize("make", [torch.optim.SGD, lambda p: Replacing(p, {})])
+def test_blocks_of_repeated_steps_are_what_those_of_watched_steps_are(
+    make: type[torch.optim.Optimizer],
+) -> None:
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4)))
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    optimizer = make(model.parameters())
+    with peakline.track(model, optimizer) as run:
+        for step in range(12):
+            model(torch.ones(8, 64)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if step == 3:
+                run.peak("cpu")  # by now it has been seen that steps repeat
+    points = run.timeline("cpu")
+
+    def highest(part: list[TimelinePoint]) -> dict[str, int]:
+        return {name: max(p.by_category[name] for p in part) for name in points[0].by_category}
+
+    early, late = points[: len(points) // 3], points[-len(points) // 3 :]
+    assert highest(late) == highest(early)
+    assert highest(late)["Gradient"] == size
+    assert highest(late)["Parameter"] >= size

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -426,3 +428,17 @@ def test_an_optimizer_that_runs_the_model_itself() -> None:
         optimizer.step(closure)
     assert len(run.steps) == 2
     assert run.warnings == []
+
+
+def test_the_first_tracking_of_a_process_sees_what_was_there_before_go_away() -> None:
+    script = """
+import torch, peakline
+model = torch.nn.Linear(64, 64, bias=False)
+with peakline.track(model) as run:
+    model.weight.data = model.weight.data - 1.0
+print(run.timeline("cpu")[-1].lowest, run.warnings)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{64 * 64 * 4} []\n"
