@@ -30,8 +30,9 @@ struct DeviceState {
   std::atomic<std::uint64_t> unsettled{0};  // which action made a block of uncertain size; 0: none
 };
 std::array<DeviceState, kMaxDevices> g_states;
-thread_local c10::DeviceIndex t_device = 0;  // of this thread's last uncertain block
-thread_local std::uint64_t t_freed = 0;      // address of this thread's last free
+// Of this thread: the device of its last uncertain block, and the address of its last free.
+thread_local c10::DeviceIndex t_device __attribute__((tls_model("initial-exec"))) = 0;
+thread_local std::uint64_t t_freed __attribute__((tls_model("initial-exec"))) = 0;
 
 DeviceState& state(c10::DeviceIndex device) {
   return g_states[static_cast<std::size_t>(device) % kMaxDevices];
