@@ -3,41 +3,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
-
-#include <peakline/ids.h>
 
 namespace peakline::capture {
 
-struct LiveBlock {
-  std::uint64_t address = 0;  // 0: an empty slot
-  std::uint64_t owner = 0;    // as in the last label
-  std::int64_t bytes = 0;
-  BlockId block;
-  CategoryId category;
-  bool made_by_model = false;
-};
-
-// Address 0 is never in it. Pointers hold until the next insert or erase. Not thread-safe.
+// `Block` has an `address`; 0 is never in the map. Pointers hold until the next insert or erase. Not
+// thread-safe.
+template <class Block>
 class AddressMap {
  public:
   AddressMap() : slots_(kFirstSize) {}
 
-  [[nodiscard]] LiveBlock* find(std::uint64_t address) noexcept {
+  [[nodiscard]] const Block* find(std::uint64_t address) const noexcept {
     for (std::size_t i = home(address);; i = next(i)) {
       if (slots_[i].address == 0) return nullptr;
       if (slots_[i].address == address) return &slots_[i];
     }
   }
+  [[nodiscard]] Block* find(std::uint64_t address) noexcept {
+    return const_cast<Block*>(std::as_const(*this).find(address));
+  }
 
   // `address` must not be in the map.
-  void insert(const LiveBlock& block) {
+  void insert(const Block& block) {
     if ((used_ + 1) * 2 > slots_.size()) grow();
     place(block);
     ++used_;
   }
 
-  void erase(const LiveBlock* block) noexcept {
+  void erase(const Block* block) noexcept {
     std::size_t hole = static_cast<std::size_t>(block - slots_.data());
     // Entries that probed past the hole move into it, so no search ever stops too early.
     for (std::size_t i = next(hole); slots_[i].address != 0; i = next(i)) {
@@ -47,7 +42,7 @@ class AddressMap {
       slots_[hole] = slots_[i];
       hole = i;
     }
-    slots_[hole] = LiveBlock{};
+    slots_[hole] = Block{};
     --used_;
   }
 
@@ -61,20 +56,20 @@ class AddressMap {
   [[nodiscard]] std::size_t home(std::uint64_t address) const noexcept {
     return static_cast<std::size_t>((address * 0x9E3779B97F4A7C15U) >> 20) & mask();
   }
-  void place(const LiveBlock& block) {
+  void place(const Block& block) {
     std::size_t i = home(block.address);
     while (slots_[i].address != 0) i = next(i);
     slots_[i] = block;
   }
   void grow() {
-    std::vector<LiveBlock> old(slots_.size() * 2);
+    std::vector<Block> old(slots_.size() * 2);
     old.swap(slots_);
-    for (const LiveBlock& block : old) {
+    for (const Block& block : old) {
       if (block.address != 0) place(block);
     }
   }
 
-  std::vector<LiveBlock> slots_;
+  std::vector<Block> slots_;
   std::size_t used_ = 0;
 };
 

@@ -6,6 +6,7 @@
 
 #include <peakline/diagnostics.h>
 #include <peakline/event.h>
+#include <peakline/ids.h>
 #include <peakline/trace.h>
 
 #include "capture/address_map.h"
@@ -14,6 +15,15 @@
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
+
+struct LiveBlock {
+  std::uint64_t address = 0;
+  std::uint64_t owner = 0;  // as in the last label
+  std::int64_t bytes = 0;
+  BlockId block;
+  CategoryId category;
+  bool made_by_model = false;
+};
 
 // Gives blocks their ids, follows modules into backward, and writes events in order.
 // Used by one thread. `writer` outlives it.
@@ -33,7 +43,7 @@ class Assembler : private ModuleTracker::Output {
     BlockId block;
   };
   struct Device {
-    AddressMap blocks;
+    AddressMap<LiveBlock> blocks;
     std::int64_t total = 0;
     std::uint64_t estimated = 0;  // address of the last block whose size is not certain
     BlockId foreign;              // what was alive before and is known only as a sum

@@ -13,11 +13,10 @@ FrameId ModuleFrames::child(FrameId parent, ModuleId module) {
   return found->second;
 }
 
-std::vector<ModuleId> ModuleFrames::chain(FrameId frame) const {
-  std::vector<ModuleId> modules;
+void ModuleFrames::chain(FrameId frame, std::vector<ModuleId>& modules) const {
+  modules.clear();
   for (; frame != 0; frame = frames_[frame].parent) modules.push_back(frames_[frame].module);
   std::reverse(modules.begin(), modules.end());
-  return modules;
 }
 
 void ModuleFrames::note(std::uint64_t autograd_thread, std::uint64_t sequence, FrameId frame) {

@@ -28,8 +28,8 @@ class ModuleFrames {
   [[nodiscard]] FrameId child(FrameId parent, ModuleId module);
   [[nodiscard]] FrameId parent(FrameId frame) const noexcept { return frames_[frame].parent; }
   [[nodiscard]] ModuleId module(FrameId frame) const noexcept { return frames_[frame].module; }
-  // The chain from the outermost module to the innermost.
-  [[nodiscard]] std::vector<ModuleId> chain(FrameId frame) const;
+  // Fills `modules` with the chain from the outermost module to the innermost.
+  void chain(FrameId frame, std::vector<ModuleId>& modules) const;
 
   // From node number `sequence` on, what `autograd_thread` makes belongs to `frame`.
   void note(std::uint64_t autograd_thread, std::uint64_t sequence, FrameId frame);

@@ -70,18 +70,18 @@ void ModuleTracker::finish() {
 // Leaves what only `from` is in and enters what only `to` is in.
 void ModuleTracker::move(std::uint16_t thread, FrameId from, FrameId to) {
   if (from == to) return;
-  const std::vector<ModuleId> old_chain = frames_.chain(from);
-  const std::vector<ModuleId> new_chain = frames_.chain(to);
+  frames_.chain(from, old_chain_);
+  frames_.chain(to, new_chain_);
   std::size_t common = 0;
-  while (common < old_chain.size() && common < new_chain.size() &&
-         old_chain[common] == new_chain[common]) {
+  while (common < old_chain_.size() && common < new_chain_.size() &&
+         old_chain_[common] == new_chain_[common]) {
     ++common;
   }
-  for (std::size_t i = old_chain.size(); i > common; --i) {
-    output_.emit(thread, ModuleLeave{old_chain[i - 1], ModulePass::kBackward});
+  for (std::size_t i = old_chain_.size(); i > common; --i) {
+    output_.emit(thread, ModuleLeave{old_chain_[i - 1], ModulePass::kBackward});
   }
-  for (std::size_t i = common; i < new_chain.size(); ++i) {
-    output_.emit(thread, ModuleEnter{new_chain[i], ModulePass::kBackward});
+  for (std::size_t i = common; i < new_chain_.size(); ++i) {
+    output_.emit(thread, ModuleEnter{new_chain_[i], ModulePass::kBackward});
   }
 }
 

@@ -50,6 +50,9 @@ class ModuleTracker {
   Output& output_;
   ModuleFrames frames_;
   std::vector<ThreadState> threads_;
+  // Kept between moves, for their memory.
+  std::vector<ModuleId> old_chain_;
+  std::vector<ModuleId> new_chain_;
 };
 
 }  // namespace peakline::capture

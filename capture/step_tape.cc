@@ -52,10 +52,10 @@ StepTape::Item StepTape::item_of(const RawEvent& raw) const {
     item.size = raw.size;
   } else if (raw.kind == RawKind::kFree) {
     item.device = raw.device;
-    const auto block = blocks_.find(block_key(raw));
-    if (block != blocks_.end() && block->second.step == step_) {
-      item.thread = block->second.thread;
-      item.id = block->second.ordinal;
+    const Origin* block = blocks_.find(block_key(raw));
+    if (block != nullptr && block->step == step_) {
+      item.thread = block->thread;
+      item.id = block->ordinal;
     }
   } else if (raw.kind != RawKind::kNodeBegin && raw.kind != RawKind::kOpEnd) {
     item.id = raw.id;
@@ -70,11 +70,14 @@ StepTape::Item StepTape::item_of(const RawEvent& raw) const {
 }
 
 void StepTape::note_block(const RawEvent& raw, Tape& tape) {
-  blocks_[block_key(raw)] = {step_, ++tape.allocs, raw.thread};
+  forget_block(raw);  // its free may have been out of sight
+  blocks_.insert({block_key(raw), step_, ++tape.allocs, raw.thread});
   if (!too_long_) tape.addresses.push_back(raw.address);
 }
 
-void StepTape::forget_block(const RawEvent& raw) { blocks_.erase(block_key(raw)); }
+void StepTape::forget_block(const RawEvent& raw) {
+  if (const Origin* block = blocks_.find(block_key(raw))) blocks_.erase(block);
+}
 
 void StepTape::watch(const RawEvent& raw) {
   if (is_taped(raw.kind) || is_milestone(raw.kind) || raw.kind == RawKind::kFree) {
@@ -94,15 +97,15 @@ void StepTape::watch(const RawEvent& raw) {
 // What a walk says of a block that will come again in the next step.
 void StepTape::watch_label(const RawEvent& raw) {
   Tape& tape = tape_of(raw.thread);
-  const auto block = blocks_.find(block_key(raw));
-  if (!tape.in_walk || too_long_ || block == blocks_.end()) return;
-  const std::uint64_t age = step_ - block->second.step;
+  const Origin* block = blocks_.find(block_key(raw));
+  if (!tape.in_walk || too_long_ || block == nullptr) return;
+  const std::uint64_t age = step_ - block->step;
   if (age > kOldestLabelled) return;
   Item item;
   item.kind = RawKind::kLabel;
   item.device = raw.device;
-  item.thread = block->second.thread;
-  item.id = block->second.ordinal;
+  item.thread = block->thread;
+  item.id = block->ordinal;
   item.size = raw.size;
   item.category = static_cast<std::uint8_t>(raw.id);
   item.age = static_cast<std::uint8_t>(age);
@@ -220,9 +223,10 @@ void StepTape::play_label(const Item& item, const Tape& tape, std::uint64_t tick
                        .thread = tape.thread,
                        .kind = RawKind::kLabel,
                        .device = item.device};
-  const auto block = blocks_.find(block_key(label));
-  if (block == blocks_.end()) return;
-  if (block->second == Origin{step_ - item.age, item.id, item.thread}) out_(label);
+  const Origin* block = blocks_.find(block_key(label));
+  if (block == nullptr) return;
+  const Origin wanted{block->address, step_ - item.age, item.id, item.thread};
+  if (*block == wanted) out_(label);
 }
 
 // The tapes' steps before are those to come.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/address_map.h"
 #include "capture/expected_allocs.h"
 #include "capture/raw_event.h"
 
@@ -78,6 +79,7 @@ class StepTape {
     std::uint16_t thread = 0;
   };
   struct Origin {
+    std::uint64_t address = 0;  // a block_key()
     std::uint64_t step = 0;
     Ordinal ordinal = 0;
     std::uint16_t thread = 0;
@@ -118,7 +120,7 @@ class StepTape {
   Output out_;
   Expect expect_;
   std::vector<Tape> tapes_;  // by thread
-  std::unordered_map<std::uint64_t, Origin> blocks_;
+  AddressMap<Origin> blocks_;
   // By autograd thread: how far its sequence numbers are beyond those on the tape.
   std::unordered_map<std::uint64_t, std::uint64_t> moved_on_;
   std::vector<std::unique_ptr<ExpectedAllocs>> expected_;

@@ -15,8 +15,11 @@ TEST(ModuleFrames, EqualChainsAreOneFrame) {
   EXPECT_EQ(frames.child(0, kNet), net);
   EXPECT_EQ(frames.child(net, kLayer), layer);
   EXPECT_NE(frames.child(0, kLayer), layer);
-  EXPECT_EQ(frames.chain(layer), (std::vector<ModuleId>{kNet, kLayer}));
-  EXPECT_TRUE(frames.chain(0).empty());
+  std::vector<ModuleId> chain;
+  frames.chain(layer, chain);
+  EXPECT_EQ(chain, (std::vector<ModuleId>{kNet, kLayer}));
+  frames.chain(0, chain);
+  EXPECT_TRUE(chain.empty());
 }
 
 TEST(ModuleFrames, ANodeBelongsToTheModuleThatWasRunningWhenItWasMade) {
