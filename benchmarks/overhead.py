@@ -12,12 +12,13 @@ import datetime
 import gc
 import importlib.util
 import json
+import math
 import platform
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -87,10 +88,16 @@ def from_file(path: str, name: str, device: str) -> Subject:
     return Subject(step, state.model, state.opt)
 
 
+# Of each stretch that peakline tracked: whether steps were seen to repeat in it.
+repeated: list[bool] = []
+
+
 @contextlib.contextmanager
 def tracked(subject: Subject, ops: bool = True) -> Iterator[Step]:
-    with peakline.track(subject.model, subject.optimizer, ops=ops):
+    tracking = peakline.track(subject.model, subject.optimizer, ops=ops)
+    with tracking:
         yield subject.step
+        repeated.append(tracking._tracker.repeating)
 
 
 @contextlib.contextmanager
@@ -156,21 +163,27 @@ def timed(step: Step, steps: int) -> list[float]:
 class Timings:
     """Stretches of steps, in seconds; a stretch is worth its middle step, so no hiccup is in it."""
 
-    tracked: list[list[float]]
-    bare: list[list[float]]  # one before and one after each tracked stretch
-    leaving: list[float]  # seconds, once a run
+    tracked: list[list[float]] = field(default_factory=list)
+    before: list[list[float]] = field(default_factory=list)  # bare, before each tracked stretch
+    after: list[list[float]] = field(default_factory=list)
+    leaving: list[float] = field(default_factory=list)  # seconds, once a run
 
     def ratios(self) -> list[float]:
         """Each tracked stretch's, to the bare ones around it."""
-        bare = [statistics.median(stretch) for stretch in self.bare]
+        middle = statistics.median
         return [
-            statistics.median(stretch) / statistics.mean(bare[i : i + 2])
-            for i, stretch in enumerate(self.tracked)
+            middle(tracked) / statistics.mean((middle(before), middle(after)))
+            for before, tracked, after in zip(self.before, self.tracked, self.after, strict=True)
         ]
+
+    def bare_ms(self) -> float:
+        return statistics.median(map(statistics.median, self.before)) * 1e3
 
     def ratio_of_the_quickest(self) -> float:
         """Of the quickest tenths of all steps: what is left when nobody else uses the machine."""
-        return quickest_tenth(self.tracked) / quickest_tenth(self.bare)
+        # Each is a tenth of as many steps, since the quickest of more steps are quicker.
+        bare = statistics.mean((quickest_tenth(self.before), quickest_tenth(self.after)))
+        return quickest_tenth(self.tracked) / bare
 
 
 def quickest_tenth(stretches: list[list[float]]) -> float:
@@ -178,28 +191,38 @@ def quickest_tenth(stretches: list[list[float]]) -> float:
     return statistics.mean(seconds[: max(1, len(seconds) // 10)])
 
 
-def interleaved(subject: Subject, way: str, pairs: int, steps: int, warmup: int) -> Timings:
-    timings = Timings([], [], [])
+def interleaved(
+    subject: Subject, ways: list[str], pairs: int, steps: int, warmup: int
+) -> dict[str, Timings]:
+    """Bare, tracked in the first way, bare, in the second, …: all ways meet the same machine."""
+    timings = {way: Timings() for way in ways}
     with subject.context():
         for _ in range(3):
             subject.step()
-        timings.bare.append(timed(subject.step, steps))
+        bare = timed(subject.step, steps)
         for _ in range(pairs):
-            with WAYS[way](subject) as step:
-                # Entering, first meetings, and the two steps that peakline needs to see that steps
-                # repeat are not what a long run pays for.
-                for _ in range(warmup):
-                    step()
-                stretch = timed(step, steps)
-                start = time.perf_counter()
-            timings.leaving.append(time.perf_counter() - start)
-            if way in WORKS_AT_THE_END:
-                part = timings.leaving[-1] / (warmup + steps)
-                stretch = [second + part for second in stretch]
-            timings.tracked.append(stretch)
-            subject.step()
-            timings.bare.append(timed(subject.step, steps))
+            for way in ways:
+                timings[way].before.append(bare)
+                timed_stretch(subject, way, steps, warmup, timings[way])
+                subject.step()
+                bare = timed(subject.step, steps)
+                timings[way].after.append(bare)
     return timings
+
+
+def timed_stretch(subject: Subject, way: str, steps: int, warmup: int, into: Timings) -> None:
+    with WAYS[way](subject) as step:
+        # Entering, first meetings, and the two steps that peakline needs to see that steps repeat
+        # are not what a long run pays for.
+        for _ in range(warmup):
+            step()
+        stretch = timed(step, steps)
+        start = time.perf_counter()
+    into.leaving.append(time.perf_counter() - start)
+    if way in WORKS_AT_THE_END:
+        part = into.leaving[-1] / (warmup + steps)
+        stretch = [second + part for second in stretch]
+    into.tracked.append(stretch)
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -210,38 +233,56 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     return middle, low, high
 
 
+def surely(values: list[float]) -> tuple[float, float]:
+    """Where the median of ever more such values lies, at 19 to 1: between two of the sorted."""
+    ordered = sorted(values)
+    rank = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
+    return ordered[rank], ordered[-1 - rank]
+
+
 def measure(
     name: str, make: Callable[[], Subject], args: argparse.Namespace
 ) -> list[dict[str, Any]]:
+    """peakline's ways side by side; torch's, which take many times as long, one by one."""
+    quick = [way for way in args.ways if not way.startswith("torch")]
+    slow = [[way] for way in args.ways if way.startswith("torch")]
     rows = []
-    for way in args.ways:
-        slow = way.startswith("torch")
-        pairs = max(1, args.pairs // 4) if slow else args.pairs
-        steps = max(1, args.steps // 8) if slow else args.steps
+    for ways in ([quick] if quick else []) + slow:
+        torchs = ways != quick
+        pairs = max(1, args.pairs // 4) if torchs else args.pairs
+        steps = max(1, args.steps // 8) if torchs else args.steps
         subject = make()
         try:
-            timings = interleaved(subject, way, pairs, steps, 1 if slow else args.warmup)
+            timings = interleaved(subject, ways, pairs, steps, 1 if torchs else args.warmup)
         except Exception as error:
-            print(f"| {name} | {way} | failed: {type(error).__name__}: {str(error)[:99]} | | | | |")
+            what = f"failed: {type(error).__name__}: {str(error)[:99]}"
+            print(f"| {name} | {', '.join(ways)} | {what} | | | | | |")
             continue
         finally:
             del subject
             gc.collect()
-        middle, low, high = quartiles(timings.ratios())
-        quickest = timings.ratio_of_the_quickest()
-        bare_ms = statistics.median(map(statistics.median, timings.bare)) * 1e3
-        leaving_ms = statistics.median(timings.leaving) * 1e3
-        print(
-            f"| {name} | {way} | {middle:.3f}x | {low:.3f} to {high:.3f} "
-            f"| {quickest:.3f}x | {leaving_ms:.1f} | {bare_ms:.3f} |",
-            flush=True,
-        )
-        rows.append(
-            {"case": name, "way": way, "ratio": middle, "low": low, "high": high,
-             "quickest": quickest, "leaving_ms": leaving_ms, "bare_ms": bare_ms, "pairs": pairs,
-             "steps": steps}
-        )  # fmt: skip
+        rows += [row(name, way, timings[way], pairs, steps) for way in ways]
     return rows
+
+
+def row(name: str, way: str, timings: Timings, pairs: int, steps: int) -> dict[str, Any]:
+    ratios = timings.ratios()
+    middle, low, high = quartiles(ratios)
+    at_least, at_most = surely(ratios)
+    quickest = timings.ratio_of_the_quickest()
+    leaving_ms = statistics.median(timings.leaving) * 1e3
+    print(
+        f"| {name} | {way} | {middle:.3f}x | {at_least:.3f} to {at_most:.3f} "
+        f"| {low:.3f} to {high:.3f} | {quickest:.3f}x | {leaving_ms:.1f} "
+        f"| {timings.bare_ms():.3f} |",
+        flush=True,
+    )
+    return {
+        "case": name, "way": way, "ratio": middle, "at_least": at_least, "at_most": at_most,
+        "low": low, "high": high, "quickest": quickest, "leaving_ms": leaving_ms,
+        "bare_ms": timings.bare_ms(), "pairs": pairs, "steps": steps,
+        "before": timings.before, "tracked": timings.tracked, "after": timings.after,
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -268,8 +309,8 @@ def main() -> None:
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, {gpu}")
-    print("| case | tracker | step | quartiles | quickest tenth | leaving ms | bare ms |")
-    print("|---|---|---|---|---|---|---|")
+    print("| case | tracker | step | 19 to 1 | quartiles | quickest tenth | leaving ms | bare ms |")
+    print("|---|---|---|---|---|---|---|---|")
     rows = []
     if args.workloads:
         for name in args.names:
@@ -279,6 +320,8 @@ def main() -> None:
         cases = {"op-bound": op_bound, "fake": fake_transformer}
         for name in args.cases:
             rows += measure(name, cases[name], args)
+    if repeated:
+        print(f"Steps were seen to repeat in {sum(repeated)} of {len(repeated)} tracked stretches.")
     if args.json:
         with open(args.json, "w") as out:
             json.dump(rows, out, indent=1)

@@ -71,7 +71,8 @@ StepTape::Item StepTape::item_of(const RawEvent& raw) const {
 
 void StepTape::note_block(const RawEvent& raw, Tape& tape) {
   forget_block(raw);  // its free may have been out of sight
-  blocks_.insert({block_key(raw), step_, ++tape.allocs, raw.thread});
+  blocks_.insert(
+      {.address = block_key(raw), .step = step_, .ordinal = ++tape.allocs, .thread = raw.thread});
   if (!too_long_) tape.addresses.push_back(raw.address);
 }
 
@@ -97,8 +98,12 @@ void StepTape::watch(const RawEvent& raw) {
 // What a walk says of a block that will come again in the next step.
 void StepTape::watch_label(const RawEvent& raw) {
   Tape& tape = tape_of(raw.thread);
-  const Origin* block = blocks_.find(block_key(raw));
+  Origin* block = blocks_.find(block_key(raw));
   if (!tape.in_walk || too_long_ || block == nullptr) return;
+  const auto category = static_cast<std::uint8_t>(raw.id);
+  if (block->category == category && block->owner == raw.size) return;
+  block->category = category;
+  block->owner = raw.size;
   const std::uint64_t age = step_ - block->step;
   if (age > kOldestLabelled) return;
   Item item;
@@ -107,7 +112,7 @@ void StepTape::watch_label(const RawEvent& raw) {
   item.thread = block->thread;
   item.id = block->ordinal;
   item.size = raw.size;
-  item.category = static_cast<std::uint8_t>(raw.id);
+  item.category = category;
   item.age = static_cast<std::uint8_t>(age);
   tape.now.push_back(item);
 }
@@ -225,8 +230,9 @@ void StepTape::play_label(const Item& item, const Tape& tape, std::uint64_t tick
                        .device = item.device};
   const Origin* block = blocks_.find(block_key(label));
   if (block == nullptr) return;
-  const Origin wanted{block->address, step_ - item.age, item.id, item.thread};
-  if (*block == wanted) out_(label);
+  const bool same =
+      block->step == step_ - item.age && block->ordinal == item.id && block->thread == item.thread;
+  if (same) out_(label);
 }
 
 // The tapes' steps before are those to come.

@@ -78,14 +78,16 @@ class StepTape {
     std::uint32_t open = 0;                       // ops begun and not ended
     std::uint16_t thread = 0;
   };
+  // Where a block comes from, and what the last walk called it.
   struct Origin {
     std::uint64_t address = 0;  // a block_key()
     std::uint64_t step = 0;
     Ordinal ordinal = 0;
     std::uint16_t thread = 0;
-    friend bool operator==(const Origin&, const Origin&) = default;
+    std::uint8_t category = 0;
+    std::uint64_t owner = 0;
   };
-  // A label is read from the tape for blocks of its step and of the one before; older ones have it.
+  // Labels of blocks of their step and of the one before are taped; older blocks have theirs.
   static constexpr std::uint64_t kOldestLabelled = 1;
   static constexpr std::size_t kLongestTape = std::size_t{1} << 20;
   // What was expected may still be looked at, so it is kept; a program that changes its ways more

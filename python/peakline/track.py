@@ -133,6 +133,11 @@ class Tracker:
         if self._session is not None:
             self._session.label_alive()
 
+    @property
+    def repeating(self) -> bool:
+        """Whether steps repeat at present, so that their ops need not be watched."""
+        return self._session is not None and self._session.repeating
+
     def note(self, key: str, value: str) -> None:
         """A fact about the run, beside those from its start."""
         if self._session is not None:

@@ -9,6 +9,7 @@ import torch
 
 import peakline
 from peakline.run import TimelinePoint
+from peakline.track import Tracker
 from track_models import Net, train_step
 
 
@@ -28,6 +29,27 @@ def tracked(
         for step in range(steps):
             train_step(model, optimizer, batch=batches[step % len(batches)])
     return run
+
+
+@pytest.mark.parametrize("ops", [True, False])
+def test_equal_steps_are_soon_not_watched_any_more(ops: bool) -> None:
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    tracker = Tracker([model], [optimizer], ops=ops)
+    run = tracker.start()
+    try:
+        seen = []
+        for _ in range(6):
+            train_step(model, optimizer)
+            run.peak("cpu")  # everything up to here has been looked at
+            seen.append(tracker.repeating)
+        # The first step makes the optimizer's state, the two after it are equal.
+        assert seen == [False, False, True, True, True, True]
+        train_step(model, optimizer, batch=48)
+        assert not tracker.repeating
+    finally:
+        tracker.stop()
+    assert not tracker.repeating
 
 
 @pytest.mark.parametrize("reentrant", [None, False, True])

@@ -99,7 +99,9 @@ void bind_capture(py::module_& m) {
       .def("step_end", &Session::step_end)
       .def("marker", &Session::marker)
       .def("info", &Session::info)
-      .def_property_readonly("recording", &Session::recording);
+      .def_property_readonly("recording", &Session::recording)
+      .def_property_readonly("repeating",
+                             [](const Session&) { return capture::OpObserver::repeating(); });
   bind_baseline(session);
   bind_labels(session);
 
