@@ -46,6 +46,13 @@ class AddressMap {
     --used_;
   }
 
+  template <class F>
+  void for_each(F&& f) const {
+    for (const Block& block : slots_) {
+      if (block.address != 0) f(block);
+    }
+  }
+
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 
  private:

@@ -23,11 +23,18 @@ constexpr std::size_t kMaxDevices = 64;
 
 std::atomic<Devices*> g_devices{nullptr};
 std::atomic<bool> g_rounds_otherwise{false};
-// What is known of a device between two actions of its allocator. Written under its lock, except
-// that settle() may clear `unsettled`.
+// What is known of a device between two actions of its allocator. Written under its lock, so plain
+// stores do, except that settle() may clear `unsettled`.
 struct DeviceState {
   std::atomic<std::uint64_t> actions{0};
   std::atomic<std::uint64_t> unsettled{0};  // which action made a block of uncertain size; 0: none
+
+  // The allocator's lock is held. The number of the action that begins.
+  std::uint64_t begin_action() noexcept {
+    const std::uint64_t action = actions.load(std::memory_order_relaxed) + 1;
+    actions.store(action, std::memory_order_release);
+    return action;
+  }
 };
 std::array<DeviceState, kMaxDevices> g_states;
 // Of this thread: the device of its last uncertain block, and the address of its last free.
@@ -76,7 +83,7 @@ RawEvent total(c10::DeviceIndex index, DeviceId device) {
 
 void on_alloc(Recorder& recorder, const Entry& entry, DeviceId device) {
   DeviceState& now = state(entry.device_);
-  const std::uint64_t action = now.actions.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const std::uint64_t action = now.begin_action();
   // The total does not have this block in it yet, and settles the one before.
   if (now.unsettled.load(std::memory_order_acquire) != 0) {
     recorder.push(total(entry.device_, device));
@@ -95,11 +102,12 @@ void on_alloc(Recorder& recorder, const Entry& entry, DeviceId device) {
 
 void on_free(Recorder& recorder, const Entry& entry, DeviceId device) {
   DeviceState& now = state(entry.device_);
-  now.actions.fetch_add(1, std::memory_order_acq_rel);
+  now.begin_action();
   RawEvent free = event(entry, RawKind::kFree, device);
   free.size = 0;  // it is what was asked for, not what is counted
   t_freed = free.address;
-  if (now.unsettled.exchange(0, std::memory_order_acq_rel) == 0) return recorder.push(free);
+  if (now.unsettled.load(std::memory_order_acquire) == 0) return recorder.push(free);
+  now.unsettled.store(0, std::memory_order_release);
   // The total has lost this block already.
   std::array<RawEvent, 2> both{free, total(entry.device_, device)};
   recorder.push_all(both);

@@ -4,13 +4,7 @@
 
 #include <chrono>
 
-#include "capture/clock.h"
-
 namespace peakline::capture {
-
-namespace {
-constexpr std::ptrdiff_t kAhead = 4;  // events
-}
 
 void SpinLock::wait() noexcept {
   // On a machine with few cores the holder may need this one, so spinning soon gives it away.
@@ -25,23 +19,14 @@ EventQueue::EventQueue() {
     empty_.push_back(batches_.back().get());
   }
   full_.reserve(kBatches);
-  current_ = empty_.back();
+  begin_batch(empty_.back());
   empty_.pop_back();
 }
 
-void EventQueue::put(const RawEvent& event) noexcept {
-  RawEvent& slot = current_->events_[current_->count_];
-  slot = event;
-  slot.ticks = ticks_now();
-  // The batch was last read by the taker's processor; by the next push its lines are here.
-  __builtin_prefetch(&slot + kAhead, 1);
-  if (++current_->count_ == kBatchEvents) hand_over();
-}
-
-void EventQueue::push(RawEvent event) noexcept {
-  lock_.lock();
-  put(event);
-  lock_.unlock();
+void EventQueue::begin_batch(Batch* batch) noexcept {
+  current_ = batch;
+  next_ = batch->events_.get();
+  end_ = next_ + kBatchEvents;
 }
 
 void EventQueue::push_all(std::span<const RawEvent> events) noexcept {
@@ -51,21 +36,30 @@ void EventQueue::push_all(std::span<const RawEvent> events) noexcept {
 }
 
 void EventQueue::hand_over() noexcept {
+  current_->count_ = static_cast<std::size_t>(next_ - current_->events_.get());
   std::unique_lock guard(mutex_);
   full_.push_back(current_);
   changed_.notify_all();
   changed_.wait(guard, [this] { return !empty_.empty(); });
-  current_ = empty_.back();
+  begin_batch(empty_.back());
   empty_.pop_back();
 }
 
-bool EventQueue::steal() {
-  // The batch may be full by the time the lock is ours; then a pusher has handed it over already.
-  lock_.lock();
-  const bool any = current_->count_ > 0;
-  if (any) hand_over();
+bool EventQueue::has_full() {
+  const std::lock_guard guard(mutex_);
+  return !full_.empty();
+}
+
+// For the taker, which must not wait for a pusher that waits for it: such a pusher holds the lock, and
+// has handed a batch over before.
+void EventQueue::hand_over_begun() {
+  while (!lock_.try_lock()) {
+    if (has_full()) return;
+    sched_yield();
+  }
+  // While the lock is ours nobody else hands over. None full and none taken: there are empty ones.
+  if (has_begun() && !has_full()) hand_over();
   lock_.unlock();
-  return any;
 }
 
 const EventQueue::Batch* EventQueue::take(int wait_ms) {
@@ -76,10 +70,10 @@ const EventQueue::Batch* EventQueue::take(int wait_ms) {
   }
   woken_ = false;
   if (full_.empty()) {
-    // Only this thread refills `empty_`, and it holds no batch now, so handing over cannot wait.
     guard.unlock();
-    if (!steal()) return nullptr;
+    hand_over_begun();
     guard.lock();
+    if (full_.empty()) return nullptr;
   }
   Batch* oldest = full_.front();
   full_.erase(full_.begin());
@@ -104,7 +98,7 @@ void EventQueue::wake() {
 
 void EventQueue::clear() {
   lock_.lock();
-  current_->count_ = 0;
+  begin_batch(current_);
   lock_.unlock();
   const std::lock_guard guard(mutex_);
   for (Batch* batch : full_) {
@@ -116,7 +110,9 @@ void EventQueue::clear() {
 }
 
 void EventQueue::wait_until_drained() {
-  steal();
+  lock_.lock();
+  if (has_begun()) hand_over();
+  lock_.unlock();
   std::unique_lock guard(mutex_);
   changed_.wait(guard, [this] { return full_.empty() && taken_ == 0; });
 }

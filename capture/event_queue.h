@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "capture/clock.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
@@ -20,6 +21,7 @@ class SpinLock {
   void lock() noexcept {
     if (held_.exchange(true, std::memory_order_acquire)) wait();
   }
+  bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
@@ -37,7 +39,11 @@ class EventQueue {
 
   EventQueue();
 
-  void push(RawEvent event) noexcept;
+  void push(const RawEvent& event) noexcept {
+    lock_.lock();
+    put(event);
+    lock_.unlock();
+  }
   // Pushes several with no event of another thread between them.
   void push_all(std::span<const RawEvent> events) noexcept;
 
@@ -66,14 +72,33 @@ class EventQueue {
   };
 
  private:
-  void put(const RawEvent& event) noexcept;
-  void hand_over() noexcept;  // with lock_ held
-  bool steal();
+  static constexpr std::ptrdiff_t kAhead = 4;  // events
 
-  SpinLock lock_;  // guards current_ and its contents; taken before mutex_
+  void put(const RawEvent& event) noexcept {
+    RawEvent* const slot = next_;
+    *slot = event;
+    slot->ticks = ticks_now();
+    // The batch was last read by the taker's processor; by the next push its lines are here.
+    __builtin_prefetch(slot + kAhead, 1);
+    next_ = slot + 1;
+    if (next_ == end_) [[unlikely]]
+      hand_over();
+  }
+  // With lock_ held: the batch is full, or full enough. Waits for an empty one.
+  void hand_over() noexcept;
+  void begin_batch(Batch* batch) noexcept;
+  [[nodiscard]] bool has_begun() const noexcept { return next_ != current_->events_.get(); }
+  [[nodiscard]] bool has_full();
+  void hand_over_begun();
+
+  // What a push touches, in one cache line. The lock guards the line and the batch's contents; it is
+  // taken before mutex_.
+  alignas(64) SpinLock lock_;
+  RawEvent* next_ = nullptr;
+  RawEvent* end_ = nullptr;
   Batch* current_ = nullptr;
 
-  std::mutex mutex_;
+  alignas(64) std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::unique_ptr<Batch>> batches_;
   std::vector<Batch*> empty_;

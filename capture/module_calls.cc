@@ -24,6 +24,10 @@ bool is_alive_at(PyObject* weak, PyObject* module) noexcept {
 #endif
 }
 
+std::uint64_t address_of(PyObject* module) noexcept {
+  return reinterpret_cast<std::uint64_t>(module);
+}
+
 RawEvent module_event(RawKind kind, ModuleId module, bool recompute) {
   return {.address = at::sequence_number::peek(),
           .extra = at::RecordFunction::currentThreadId(),
@@ -51,9 +55,9 @@ void ModuleCalls::detach() {
     if (type->tp_call == &ModuleCalls::call) type->tp_call = g_original;
     Py_DECREF(type);
   }
-  for (const auto& [module, known] : known_) Py_DECREF(known.weak);
+  known_.for_each([](const Known& known) { Py_DECREF(known.weak); });
   replaced_.clear();
-  known_.clear();
+  known_ = {};
 }
 
 void ModuleCalls::watch(PyTypeObject* type) {
@@ -98,9 +102,9 @@ PyObject* ModuleCalls::noted_call(Recorder& recorder, PyObject* self, PyObject* 
 }
 
 ModuleId ModuleCalls::find(PyObject* module) const noexcept {
-  const auto found = known_.find(module);
-  if (found == known_.end() || !is_alive_at(found->second.weak, module)) return {};
-  return found->second.id;
+  const Known* known = known_.find(address_of(module));
+  if (known == nullptr || !is_alive_at(known->weak, module)) return {};
+  return known->id;
 }
 
 ModuleId ModuleCalls::identify(PyObject* module) {
@@ -113,10 +117,10 @@ ModuleId ModuleCalls::identify(PyObject* module) {
 void ModuleCalls::add(PyObject* module, ModuleId id) {
   PyObject* weak = PyWeakref_NewRef(module, nullptr);
   if (weak == nullptr) return PyErr_Clear();
-  const auto [slot, added] = known_.try_emplace(module, Known{weak, id});
-  if (added) return;
-  Py_DECREF(slot->second.weak);
-  slot->second = {weak, id};
+  Known* before = known_.find(address_of(module));
+  if (before == nullptr) return known_.insert({address_of(module), weak, id});
+  Py_DECREF(before->weak);
+  *before = {address_of(module), weak, id};
 }
 
 }  // namespace peakline::capture

@@ -8,12 +8,13 @@
 
 #include <Python.h>
 
+#include <cstdint>
 #include <functional>
-#include <unordered_map>
 #include <vector>
 
 #include <peakline/ids.h>
 
+#include "capture/address_map.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {
@@ -43,7 +44,8 @@ class ModuleCalls {
 
  private:
   struct Known {
-    PyObject* weak;  // owned; tells whether the address still is that module
+    std::uint64_t address = 0;  // the module's
+    PyObject* weak = nullptr;   // owned; tells whether the address still is that module
     ModuleId id;
   };
 
@@ -53,7 +55,7 @@ class ModuleCalls {
 
   Discover discover_;
   RootCall root_call_;
-  std::unordered_map<PyObject*, Known> known_;
+  AddressMap<Known> known_;
   std::vector<PyTypeObject*> replaced_;  // owned references
 };
 

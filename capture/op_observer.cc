@@ -14,17 +14,19 @@ constexpr std::uint32_t kMaxDepth = 128;
 
 // The ops that run on one thread, outermost first, and the ids of those it has met.
 struct ThreadOps {
-  std::array<const char*, kMaxDepth> names{};
-  std::bitset<kMaxDepth> shown;  // of those written: the others say nothing about the program
-  std::uint32_t depth = 0;
-  std::uint32_t written = 0;  // so many of them have begun in the recording
-  std::uint32_t nodes = 0;
-  bool unsettled = false;
-  std::uint64_t recorder = 0;
+  // What every allocation looks at, in one cache line.
+  alignas(64) std::uint64_t recorder = 0;
   std::uint64_t step = 0;
   std::size_t allocs = 0;  // in this step
   const ExpectedAllocs* expecting = nullptr;
   std::span<const std::uint64_t> expected;  // of this thread
+  std::uint32_t depth = 0;
+  std::uint32_t written = 0;  // so many of them have begun in the recording
+  std::uint32_t nodes = 0;
+  bool unsettled = false;
+
+  std::array<const char*, kMaxDepth> names{};
+  std::bitset<kMaxDepth> shown;  // of those written: the others say nothing about the program
 
   struct Known {
     const char* where = nullptr;
@@ -40,7 +42,8 @@ std::atomic<Settle> g_settle{nullptr};
 std::mutex g_ops_mutex;
 at::CallbackHandle g_ops = at::INVALID_CALLBACK_HANDLE;
 at::CallbackHandle g_nodes = at::INVALID_CALLBACK_HANDLE;
-std::atomic<const ExpectedAllocs*> g_expected{nullptr};
+// Apart from what changes more often.
+alignas(64) std::atomic<const ExpectedAllocs*> g_expected{nullptr};
 std::atomic<std::uint64_t> g_step{0};
 
 // A plain pointer keeps the way to it to one instruction; `owner` ends with the thread.

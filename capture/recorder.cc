@@ -58,8 +58,8 @@ Result<Recorder*> Recorder::start(std::shared_ptr<Spool> spool, const RunInfo& i
 
 Recorder::Recorder(std::unique_ptr<Sink> sink, const RunInfo& info)
     : queue_(take_queue()),
-      writer_(std::in_place, std::move(sink), info),
       serial_(++g_serial),
+      writer_(std::in_place, std::move(sink), info),
       owner_pid_(::getpid()) {
   words_.device({"cpu", "", Bytes{}});
   this_thread();

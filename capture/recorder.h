@@ -85,9 +85,9 @@ class Recorder {
   std::uint16_t meet_thread() noexcept;
 
   EventQueue& queue_;
+  std::uint64_t serial_;
   Words words_;
   std::optional<TraceWriter> writer_;  // only the writing thread touches it while that runs
-  std::uint64_t serial_;
   std::mutex info_mutex_;
   RunInfo late_info_;
   std::atomic<bool> stopping_{false};

@@ -61,6 +61,29 @@ TEST(EventQueue, EventsPushedTogetherStayTogether) {
   queue.release(batch);
 }
 
+// However the threads are scheduled: pushers fill all batches while the taker is on its way from
+// finding none full to taking the begun one.
+TEST(EventQueue, TakerAndPushersNeverWaitForEachOther) {
+  constexpr std::uint64_t kThreads = 3;
+  constexpr std::uint64_t kEvents = 2'000'000;
+  EventQueue queue;
+  std::vector<std::thread> pushers;
+  for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
+    pushers.emplace_back([&queue] {
+      for (std::uint64_t i = 0; i < kEvents; ++i) queue.push({.id = 1});
+    });
+  }
+  std::uint64_t taken = 0;
+  while (taken < kThreads * kEvents) {
+    const EventQueue::Batch* batch = queue.take(0);
+    if (batch == nullptr) continue;
+    taken += batch->events().size();
+    queue.release(batch);
+  }
+  for (std::thread& pusher : pushers) pusher.join();
+  EXPECT_EQ(taken, kThreads * kEvents);
+}
+
 TEST(EventQueue, AnEmptyQueueGivesNothing) {
   EventQueue queue;
   EXPECT_EQ(queue.take(0), nullptr);
