@@ -11,6 +11,7 @@ namespace peakline::capture {
 namespace {
 
 constexpr std::uint32_t kMaxDepth = 128;
+constexpr std::size_t kExpectedAhead = 8;  // allocations: a cache line of them
 
 // The ops that run on one thread, outermost first, and the ids of those it has met.
 struct ThreadOps {
@@ -102,8 +103,9 @@ void check_expected(ThreadOps& ops, Recorder& recorder, const RawEvent& event) {
   }
   if (index >= ops.expected.size() ||
       ops.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
-    OpObserver::expect(nullptr);
+    return OpObserver::expect(nullptr);
   }
+  __builtin_prefetch(&ops.expected[std::min(index + kExpectedAhead, ops.expected.size() - 1)]);
 }
 
 void settle(ThreadOps& ops, Recorder& recorder) {
