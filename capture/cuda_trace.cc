@@ -114,10 +114,11 @@ void on_free(Recorder& recorder, const Entry& entry, DeviceId device) {
 }
 
 // Nearly always a free is complete at once, which says nothing new.
-void on_free_completed(Recorder& recorder, const Entry& entry, DeviceId device) {
+bool completes_at_once(const Entry& entry) {
+  if (entry.action_ != Entry::FREE_COMPLETED) return false;
   const bool at_once = t_freed == static_cast<std::uint64_t>(entry.addr_);
   t_freed = 0;
-  if (!at_once) recorder.push(event(entry, RawKind::kFreeCompleted, device));
+  return at_once;
 }
 
 // The op that allocated ends. Other threads may be allocating, so this total is only a hint, and
@@ -137,6 +138,7 @@ void settle(Recorder& recorder) {
 }
 
 void on_entry(const Entry& entry) {
+  if (completes_at_once(entry)) return;
   Devices* devices = g_devices.load(std::memory_order_acquire);
   Recorder* recorder = current_recorder();
   if (devices == nullptr || recorder == nullptr) return;
@@ -147,7 +149,7 @@ void on_entry(const Entry& entry) {
     case Entry::FREE_REQUESTED:
       return on_free(*recorder, entry, device);
     case Entry::FREE_COMPLETED:
-      return on_free_completed(*recorder, entry, device);
+      return recorder->push(event(entry, RawKind::kFreeCompleted, device));
     case Entry::SEGMENT_ALLOC:
     case Entry::SEGMENT_MAP:
       return recorder->push(event(entry, RawKind::kSegmentAlloc, device));
