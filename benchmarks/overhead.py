@@ -192,15 +192,18 @@ def quickest_tenth(stretches: list[list[float]]) -> float:
 
 
 def interleaved(
-    subject: Subject, ways: list[str], pairs: int, steps: int, warmup: int
+    subject: Subject, ways: list[str], pairs: int, steps: int, warmup: int, seconds: float
 ) -> dict[str, Timings]:
     """Bare, tracked in the first way, bare, in the second, …: all ways meet the same machine."""
+    end = time.monotonic() + seconds
     timings = {way: Timings() for way in ways}
     with subject.context():
         for _ in range(3):
             subject.step()
         bare = timed(subject.step, steps)
-        for _ in range(pairs):
+        for pair in range(pairs):
+            if pair > 0 and time.monotonic() > end:
+                break
             for way in ways:
                 timings[way].before.append(bare)
                 timed_stretch(subject, way, steps, warmup, timings[way])
@@ -253,7 +256,8 @@ def measure(
         steps = max(1, args.steps // 8) if torchs else args.steps
         subject = make()
         try:
-            timings = interleaved(subject, ways, pairs, steps, 1 if torchs else args.warmup)
+            warmup = 1 if torchs else args.warmup
+            timings = interleaved(subject, ways, pairs, steps, warmup, args.seconds)
         except Exception as error:
             what = f"failed: {type(error).__name__}: {str(error)[:99]}"
             print(f"| {name} | {', '.join(ways)} | {what} | | | | | |")
@@ -261,11 +265,11 @@ def measure(
         finally:
             del subject
             gc.collect()
-        rows += [row(name, way, timings[way], pairs, steps) for way in ways]
+        rows += [row(name, way, timings[way], steps) for way in ways]
     return rows
 
 
-def row(name: str, way: str, timings: Timings, pairs: int, steps: int) -> dict[str, Any]:
+def row(name: str, way: str, timings: Timings, steps: int) -> dict[str, Any]:
     ratios = timings.ratios()
     middle, low, high = quartiles(ratios)
     at_least, at_most = surely(ratios)
@@ -280,7 +284,7 @@ def row(name: str, way: str, timings: Timings, pairs: int, steps: int) -> dict[s
     return {
         "case": name, "way": way, "ratio": middle, "at_least": at_least, "at_most": at_most,
         "low": low, "high": high, "quickest": quickest, "leaving_ms": leaving_ms,
-        "bare_ms": timings.bare_ms(), "pairs": pairs, "steps": steps,
+        "bare_ms": timings.bare_ms(), "pairs": len(ratios), "steps": steps,
         "before": timings.before, "tracked": timings.tracked, "after": timings.after,
     }  # fmt: skip
 
@@ -292,6 +296,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--pairs", type=int, default=21)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="begin no pair after so many, in each case"
+    )
     parser.add_argument("--warmup", type=int, default=3, help="tracked steps before the clock")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--cases", nargs="*", default=["op-bound", "fake"])
