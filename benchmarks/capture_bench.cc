@@ -102,7 +102,7 @@ class Steps {
     for (std::uint32_t i = 0; i < layers_ * kParts; ++i) {
       module(i + 1, RawKind::kModuleEnter);
       ++sequence_;
-      saved_.push_back(alloc(0, 512 * (1 + i % 5)));
+      saved_.push_back(alloc(0, std::uint64_t{512} * (1 + i % 5)));
       const std::uint64_t scratch = alloc(0, 4096);
       saved_.push_back(alloc(0, 2048));
       free(0, scratch);
