@@ -1,4 +1,4 @@
-// Which block is at an address now. Open addressing with linear probing: one cache line a lookup.
+// What is at an address now. Open addressing with linear probing: one cache line a lookup.
 #pragma once
 
 #include <cstddef>
@@ -8,32 +8,32 @@
 
 namespace peakline::capture {
 
-// `Block` has an `address`; 0 is never in the map. Pointers hold until the next insert or erase. Not
+// `Entry` has an `address`; 0 is never in the map. Pointers hold until the next insert or erase. Not
 // thread-safe.
-template <class Block>
+template <class Entry>
 class AddressMap {
  public:
   AddressMap() : slots_(kFirstSize) {}
 
-  [[nodiscard]] const Block* find(std::uint64_t address) const noexcept {
+  [[nodiscard]] const Entry* find(std::uint64_t address) const noexcept {
     for (std::size_t i = home(address);; i = next(i)) {
       if (slots_[i].address == 0) return nullptr;
       if (slots_[i].address == address) return &slots_[i];
     }
   }
-  [[nodiscard]] Block* find(std::uint64_t address) noexcept {
-    return const_cast<Block*>(std::as_const(*this).find(address));
+  [[nodiscard]] Entry* find(std::uint64_t address) noexcept {
+    return const_cast<Entry*>(std::as_const(*this).find(address));
   }
 
   // `address` must not be in the map.
-  void insert(const Block& block) {
+  void insert(const Entry& entry) {
     if ((used_ + 1) * 2 > slots_.size()) grow();
-    place(block);
+    place(entry);
     ++used_;
   }
 
-  void erase(const Block* block) noexcept {
-    std::size_t hole = static_cast<std::size_t>(block - slots_.data());
+  void erase(const Entry* entry) noexcept {
+    std::size_t hole = static_cast<std::size_t>(entry - slots_.data());
     // Entries that probed past the hole move into it, so no search ever stops too early.
     for (std::size_t i = next(hole); slots_[i].address != 0; i = next(i)) {
       const std::size_t wanted = home(slots_[i].address);
@@ -42,14 +42,14 @@ class AddressMap {
       slots_[hole] = slots_[i];
       hole = i;
     }
-    slots_[hole] = Block{};
+    slots_[hole] = Entry{};
     --used_;
   }
 
   template <class F>
   void for_each(F&& f) const {
-    for (const Block& block : slots_) {
-      if (block.address != 0) f(block);
+    for (const Entry& entry : slots_) {
+      if (entry.address != 0) f(entry);
     }
   }
 
@@ -63,20 +63,20 @@ class AddressMap {
   [[nodiscard]] std::size_t home(std::uint64_t address) const noexcept {
     return static_cast<std::size_t>((address * 0x9E3779B97F4A7C15U) >> 20) & mask();
   }
-  void place(const Block& block) {
-    std::size_t i = home(block.address);
+  void place(const Entry& entry) {
+    std::size_t i = home(entry.address);
     while (slots_[i].address != 0) i = next(i);
-    slots_[i] = block;
+    slots_[i] = entry;
   }
   void grow() {
-    std::vector<Block> old(slots_.size() * 2);
+    std::vector<Entry> old(slots_.size() * 2);
     old.swap(slots_);
-    for (const Block& block : old) {
-      if (block.address != 0) place(block);
+    for (const Entry& entry : old) {
+      if (entry.address != 0) place(entry);
     }
   }
 
-  std::vector<Block> slots_;
+  std::vector<Entry> slots_;
   std::size_t used_ = 0;
 };
 

@@ -40,7 +40,7 @@ inline void fetch_for_writing(const void* line) noexcept {
 
 // A bounded queue in batches. Any thread pushes, in an order that all agree on; one thread takes.
 // When the taker falls behind by all batches, pushing waits for it: memory stays bounded.
-// The taker must never need a lock that a pushing thread can hold.
+// What the taker does with a batch must never need a lock that a pushing thread can hold.
 class EventQueue {
  public:
   static constexpr std::size_t kBatchEvents = 4096;
