@@ -2,6 +2,7 @@
 
 python benchmarks/overhead.py                          op-bound on one CPU thread, and fake
 python benchmarks/overhead.py --workloads FILE NAME…   steps of a workloads file, on CUDA
+python benchmarks/overhead.py --pool RUN.json…         several runs' --json as one run
 """
 
 from __future__ import annotations
@@ -179,11 +180,19 @@ class Timings:
     def bare_ms(self) -> float:
         return statistics.median(map(statistics.median, self.before)) * 1e3
 
+    def ratio_of_all_steps(self) -> float:
+        """Of the middle of all steps each: a slow stretch is a few steps among many here."""
+        return middle_step(self.tracked) / middle_step(self.before + self.after)
+
     def ratio_of_the_quickest(self) -> float:
         """Of the quickest tenths of all steps: what is left when nobody else uses the machine."""
         # Each is a tenth of as many steps, since the quickest of more steps are quicker.
         bare = statistics.mean((quickest_tenth(self.before), quickest_tenth(self.after)))
         return quickest_tenth(self.tracked) / bare
+
+
+def middle_step(stretches: list[list[float]]) -> float:
+    return statistics.median(second for stretch in stretches for second in stretch)
 
 
 def quickest_tenth(stretches: list[list[float]]) -> float:
@@ -260,7 +269,7 @@ def measure(
             timings = interleaved(subject, ways, pairs, steps, warmup, args.seconds)
         except Exception as error:
             what = f"failed: {type(error).__name__}: {str(error)[:99]}"
-            print(f"| {name} | {', '.join(ways)} | {what} | | | | | |")
+            print(f"| {name} | {', '.join(ways)} | {what} | | | | | | | |")
             continue
         finally:
             del subject
@@ -269,24 +278,67 @@ def measure(
     return rows
 
 
+def print_heading() -> None:
+    print(
+        "| case | tracker | step | 19 to 1 | quartiles | all steps | quickest tenth | leaving ms "
+        "| bare ms | pairs |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+
+
 def row(name: str, way: str, timings: Timings, steps: int) -> dict[str, Any]:
     ratios = timings.ratios()
     middle, low, high = quartiles(ratios)
     at_least, at_most = surely(ratios)
     quickest = timings.ratio_of_the_quickest()
+    all_steps = timings.ratio_of_all_steps()
     leaving_ms = statistics.median(timings.leaving) * 1e3
     print(
         f"| {name} | {way} | {middle:.3f}x | {at_least:.3f} to {at_most:.3f} "
-        f"| {low:.3f} to {high:.3f} | {quickest:.3f}x | {leaving_ms:.1f} "
-        f"| {timings.bare_ms():.3f} |",
+        f"| {low:.3f} to {high:.3f} | {all_steps:.3f}x | {quickest:.3f}x | {leaving_ms:.1f} "
+        f"| {timings.bare_ms():.3f} | {len(ratios)} |",
         flush=True,
     )
     return {
         "case": name, "way": way, "ratio": middle, "at_least": at_least, "at_most": at_most,
-        "low": low, "high": high, "quickest": quickest, "leaving_ms": leaving_ms,
-        "bare_ms": timings.bare_ms(), "pairs": len(ratios), "steps": steps,
+        "low": low, "high": high, "all_steps": all_steps, "quickest": quickest,
+        "leaving_ms": leaving_ms, "bare_ms": timings.bare_ms(),
+        "pairs": len(ratios), "steps": steps,
         "before": timings.before, "tracked": timings.tracked, "after": timings.after,
+        "leaving": timings.leaving,
     }  # fmt: skip
+
+
+def bare_among_bare(runs: list[Timings]) -> Timings:
+    """Every second bare stretch with the bare ones around it, as if it had been tracked."""
+    among = Timings()
+    for run in runs:
+        bare = [*run.before, run.after[-1]]
+        among.tracked += bare[1:-1:2]
+        among.before += bare[:-2:2]
+        among.after += bare[2::2]
+    among.leaving = [0.0] * len(among.tracked)
+    return among
+
+
+def pool(paths: list[str]) -> None:
+    """Runs of one command that a lent machine's time kept apart, as one."""
+    runs: dict[tuple[str, str, int], list[Timings]] = {}
+    for path in paths:
+        with open(path) as file:
+            for run in json.load(file):
+                of_run = Timings(run["tracked"], run["before"], run["after"], run["leaving"])
+                runs.setdefault((run["case"], run["way"], run["steps"]), []).append(of_run)
+    print_heading()
+    for (name, way, steps), parts in runs.items():
+        together = Timings()
+        for part in parts:
+            together.tracked += part.tracked
+            together.before += part.before
+            together.after += part.after
+            together.leaving += part.leaving
+        row(name, way, together, steps)
+        row(name, "its bare steps", bare_among_bare(parts), steps)
 
 
 def main() -> None:
@@ -309,15 +361,20 @@ def main() -> None:
         help="thread: this thread's processor time, for machines that others use as well",
     )
     parser.add_argument("--json", help="write the rows there, too")
+    parser.add_argument("--pool", nargs="+", metavar="JSON", help="read these, measure nothing")
     args = parser.parse_args()
+    if args.pool:
+        try:
+            return pool(args.pool)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            parser.error(f"cannot read what --json wrote: {type(error).__name__}: {error}")
     warnings.simplefilter("ignore")
     global clock
     clock = time.perf_counter if args.clock == "wall" else time.thread_time
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, {gpu}")
-    print("| case | tracker | step | 19 to 1 | quartiles | quickest tenth | leaving ms | bare ms |")
-    print("|---|---|---|---|---|---|---|---|")
+    print_heading()
     rows = []
     if args.workloads:
         for name in args.names:
