@@ -49,7 +49,7 @@ bool Labels::begin_walk() {
   return !OpObserver::repeating();
 }
 
-void Labels::label_all() {
+void Labels::label_alive_in_step() {
   if (begin_walk()) label_alive();
 }
 

@@ -21,14 +21,14 @@ class Labels {
  public:
   Labels(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
 
-  // From now on label_all() knows this parameter or buffer.
+  // From now on label_alive() knows this parameter or buffer.
   void add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
   // Labels every known parameter and buffer and its gradient, where they are now.
   void label_alive();
   // The same at a place that every step has: while steps repeat, this and label_state() leave it to
   // the tape (see StepTape).
-  void label_all();
+  void label_alive_in_step();
   // Labels what an optimizer keeps: `state` is its dict from parameters to dicts.
   void label_state(PyObject* state);
   void label_inputs(PyObject* args, PyObject* kwargs);

@@ -37,7 +37,7 @@ class _WatchedEngine:
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
-            session.label_all()
+            session.label_alive_in_step()
             session.phase(_C.PHASE_BACKWARD, False)
 
 
@@ -71,7 +71,7 @@ class OptimizerWatch:
         if optimizer not in self._met:
             self._met.add(optimizer)
             self.add_parameters(optimizer)
-        session.label_all()
+        session.label_alive_in_step()
         session.phase(_C.PHASE_OPTIMIZER, True)
         self._running.append(optimizer)
 

@@ -78,7 +78,7 @@ void bind_labels(py::class_<Session>& session) {
       .def("knows_tensor",
            [](Session& self, const at::Tensor& tensor) { return self.labels().knows(tensor); })
       .def("label_alive", [](Session& self) { self.labels().label_alive(); })
-      .def("label_all", [](Session& self) { self.labels().label_all(); })
+      .def("label_alive_in_step", [](Session& self) { self.labels().label_alive_in_step(); })
       .def("label_state",
            [](Session& self, py::handle state) { self.labels().label_state(state.ptr()); })
       .def("fake_tensor", &Session::fake_tensor);
