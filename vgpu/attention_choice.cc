@@ -1,7 +1,8 @@
+#include "vgpu/attention_choice.h"
+
 #include <ATen/ATen.h>
 
-#include "vgpu/kernel_choice.h"
-#include "vgpu/kernel_query.h"
+#include "vgpu/op_call.h"
 
 namespace peakline::vgpu {
 

@@ -1,12 +1,12 @@
 // CTC loss. cuDNN's is taken for targets of 32-bit integers in one row only; torch's own is the rule.
 // (MIOpen's question came with torch 2.13: a name that torch does not know is never asked for.)
+#include "vgpu/ctc_loss.h"
+
 #include <ATen/ATen.h>
 
 #include <string>
 #include <tuple>
 #include <vector>
-
-#include "vgpu/kernels.h"
 
 namespace peakline::vgpu {
 namespace {

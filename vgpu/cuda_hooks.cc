@@ -10,10 +10,11 @@
 #include <atomic>
 #include <cstring>
 
+#include "vgpu/attention_choice.h"
 #include "vgpu/device_guard.h"
 #include "vgpu/generator.h"
-#include "vgpu/kernel_choice.h"
 #include "vgpu/pinned.h"
+#include "vgpu/recurrent.h"
 #include "vgpu/storage.h"
 
 namespace peakline::vgpu {

@@ -1,7 +1,8 @@
 // Making tensors: at::empty and its like are where all memory of a program comes from.
+#include "vgpu/factories.h"
+
 #include <ATen/EmptyTensor.h>
 
-#include "vgpu/kernels.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 

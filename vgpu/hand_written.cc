@@ -1,4 +1,5 @@
-// Ops on virtual tensors whose work is not a shape: storages, fills, streams.
+#include "vgpu/hand_written.h"
+
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorConversions.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -8,7 +9,7 @@
 #include <ATen/ops/view_native.h>
 
 #include "vgpu/copies.h"
-#include "vgpu/kernels.h"
+#include "vgpu/ctc_loss.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 

@@ -1,7 +1,7 @@
 // Recurrent networks as cuDNN runs them: one op for all layers, over one buffer of weights.
-#include <ATen/ATen.h>
+#include "vgpu/recurrent.h"
 
-#include "vgpu/kernel_choice.h"
+#include <ATen/ATen.h>
 
 namespace peakline::vgpu {
 namespace {

@@ -8,9 +8,10 @@
 #include <string>
 
 #include "vgpu/collectives.h"
-#include "vgpu/kernel.h"
-#include "vgpu/kernels.h"
-#include "vgpu/rules.h"
+#include "vgpu/factories.h"
+#include "vgpu/hand_written.h"
+#include "vgpu/shape_rules.h"
+#include "vgpu/virtual_kernel.h"
 
 namespace peakline::vgpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "vgpu/kernel_query.h"
+#include "vgpu/op_call.h"
 
 #include <ATen/Context.h>
 

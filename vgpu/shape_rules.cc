@@ -1,6 +1,6 @@
-#include "vgpu/rules.h"
+#include "vgpu/shape_rules.h"
 
-#include "vgpu/rule_sets.h"
+#include "vgpu/shape_rule_sets.h"
 
 namespace peakline::vgpu {
 

@@ -1,4 +1,4 @@
-#include "vgpu/kernel.h"
+#include "vgpu/virtual_kernel.h"
 
 #include <ATen/ATen.h>
 

@@ -1,8 +1,8 @@
 // Short rules: ops that change a tensor where it is, or give tensors like one they are given.
 #include <ATen/ATen.h>
 
-#include "vgpu/rule_sets.h"
 #include "vgpu/shape_builder.h"
+#include "vgpu/shape_rule_sets.h"
 
 namespace peakline::vgpu {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "vgpu/rule_sets.h"
 #include "vgpu/shape_builder.h"
+#include "vgpu/shape_rule_sets.h"
 #include "vgpu/values.h"
 
 namespace peakline::vgpu {

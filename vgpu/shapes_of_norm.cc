@@ -1,8 +1,8 @@
 // Shapes of normalisations as CUDA's kernels give them.
 #include <ATen/ATen.h>
 
-#include "vgpu/rule_sets.h"
 #include "vgpu/shape_builder.h"
+#include "vgpu/shape_rule_sets.h"
 
 namespace peakline::vgpu {
 namespace {

@@ -1,5 +1,5 @@
 // What an op allocates, and in which order: asked once per op and shapes.
-#include "vgpu/kernel_query.h"
+#include "vgpu/op_call.h"
 #include "vgpu/shape_builder.h"
 
 namespace peakline::vgpu {
