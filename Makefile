@@ -2,6 +2,7 @@
 #   make build   peakline in .venv        make demo   estimate an 8B model's training, without a GPU
 #   make test    every test               make bench  the benchmarks
 #   make lint    formatters and linters   make format
+#   make sanitize  the extension module under AddressSanitizer
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
 
@@ -54,8 +55,8 @@ demo: build
 	@echo "The report, for a browser: file://$(abspath build/demo.html)"
 
 # Every C++ test runs under sanitizers; the program as installed then runs all golden and bad-file cases.
-.PHONY: test test-core test-asan test-cli test-viewer test-python test-full-size
-test: lint-layers test-asan test-cli test-viewer test-python
+.PHONY: test test-core test-asan test-tsan test-cli test-viewer test-python test-full-size
+test: lint-layers test-asan test-tsan test-cli test-viewer test-python
 
 # The quick loop of core and cli, without sanitizers.
 test-core: core
@@ -65,6 +66,12 @@ test-asan: $(SETUP)/apt
 	cmake --preset asan > /dev/null
 	cmake --build --preset asan -j $(JOBS)
 	ctest --preset asan -j $(JOBS)
+
+# What several threads touch: the recorder and its queue.
+test-tsan: $(SETUP)/apt
+	cmake --preset tsan > /dev/null
+	cmake --build --preset tsan -j $(JOBS) --target capture_tests
+	build/tsan/tests/capture_tests --gtest_brief=1
 
 MAKE_RECORDING := build/asan/tests/make_recording
 
@@ -82,6 +89,11 @@ test-python: build
 # Jobs of 16,384 ranks, every kind of rank: minutes, so not in `make test`.
 test-full-size: build
 	$(VENV)/bin/python -m pytest tests/python -m full_size
+
+# The extension module, with everything of peakline's in it, under AddressSanitizer: torch itself is not instrumented.
+.PHONY: sanitize
+sanitize: test-asan test-tsan build
+	JOBS=$(JOBS) tools/sanitize_extension.sh
 
 # The bundle in viewer/dist is what builds without npm embed; it follows viewer/src.
 .PHONY: viewer
@@ -103,14 +115,19 @@ fuzz: $(SETUP)/apt
 
 CXX_FILES = $(shell git ls-files '*.cc' '*.h')
 
-.PHONY: lint lint-layers format
-lint: lint-layers $(SETUP)/apt-lint $(SETUP)/venv core
+.PHONY: lint lint-changed lint-style lint-layers format
+# clang-tidy reads what includes torch for the better part of an hour; lint-changed reads what changed.
+lint: lint-style
+	JOBS=$(JOBS) tools/tidy.sh
+
+lint-changed: lint-style
+	JOBS=$(JOBS) tools/tidy.sh --changed
+
+lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 	clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline python/peakline_pytest tools
-	echo $(filter core/src/%.cc cli/%.cc planner/%.cc,$(CXX_FILES)) | xargs -n 4 -P $(JOBS) \
-	  clang-tidy -p build/dev --quiet --extra-arg=-Wno-unknown-warning-option
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py

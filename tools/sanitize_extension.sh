@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds the extension module with AddressSanitizer and runs the Python tests on it.
+#
+#   tools/sanitize_extension.sh [PYTEST ARGUMENTS]   default: tests/python
+#
+# Leaks are not looked for: the interpreter and torch keep memory until the process ends.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=build/asan-extension
+package=$build/package
+cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DPEAKLINE_TORCH=ON \
+  -DPEAKLINE_SANITIZE=address -DPython_EXECUTABLE="$PWD/.venv/bin/python" > /dev/null
+cmake --build "$build" -j "${JOBS:-$(nproc)}" --target _C
+rm -rf "$package"
+mkdir -p "$package"
+cp -r .venv/lib/python3*/site-packages/peakline "$package/"
+cp "$build"/python/_C*.so "$package/peakline/"
+LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 \
+  PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider "${@:-tests/python}"
