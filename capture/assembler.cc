@@ -53,6 +53,8 @@ void Assembler::on_memory(const RawEvent& raw) {
       return;
     case RawKind::kFree:
       return free(raw);
+    case RawKind::kFreeWaits:
+      return free_waits(raw);
     case RawKind::kFreeCompleted:
       return free_completed(raw);
     case RawKind::kResize:
@@ -78,6 +80,10 @@ void Assembler::on_allocator(const RawEvent& raw) {
       return emit(raw.thread, SegmentFree{Address(raw.address), size, where});
     case RawKind::kReserved:
       return emit(raw.thread, Reserved{size, where});
+    case RawKind::kEmptyCache:
+      return emit(raw.thread, EmptyCache{where});
+    case RawKind::kRetry:
+      return emit(raw.thread, OutOfMemory{size, where, OutOfMemory::Kind::kRetry});
     case RawKind::kOutOfMemory:
       return emit(raw.thread, OutOfMemory{size, where, OutOfMemory::Kind::kFailed});
     default:
@@ -136,26 +142,23 @@ void Assembler::free(const RawEvent& raw) {
   if (block == nullptr) return free_foreign(raw, where);
   emit(raw.thread, Free{block->block});
   where.total -= block->bytes;
-  if (raw.device != host_device_) remember(where, *block);
+  where.freed = {raw.address, block->block};
   where.blocks.erase(block);
 }
 
-void Assembler::remember(Device& where, const LiveBlock& block) {
-  if (where.freed.empty()) where.freed.resize(kRemembered);
-  where.freed[where.next_freed] = {block.address, block.block};
-  where.next_freed = (where.next_freed + 1) % kRemembered;
+void Assembler::free_waits(const RawEvent& raw) {
+  Device& where = device(raw);
+  if (where.freed.address != raw.address) return;  // a block from before the recording
+  where.waiting.insert_or_assign(raw.address, where.freed.block);
+  emit(raw.thread, StreamUse{where.freed.block, kUnknownStream});
 }
 
 void Assembler::free_completed(const RawEvent& raw) {
   Device& where = device(raw);
-  // The address is not handed out again before this, so the newest entry is the one.
-  for (std::size_t i = 1; i <= where.freed.size(); ++i) {
-    Freed& freed = where.freed[(where.next_freed + kRemembered - i) % kRemembered];
-    if (freed.address != raw.address) continue;
-    emit(raw.thread, FreeCompleted{freed.block});
-    freed = {};
-    return;
-  }
+  const auto waiting = where.waiting.find(raw.address);
+  if (waiting == where.waiting.end()) return;
+  emit(raw.thread, FreeCompleted{waiting->second});
+  where.waiting.erase(waiting);
 }
 
 // A block from before the recording. On the host such blocks were never counted.
@@ -182,6 +185,7 @@ void Assembler::foreign(const RawEvent& raw) {
 void Assembler::resize(const RawEvent& raw) {
   Device& where = device(raw);
   LiveBlock* block = where.blocks.find(raw.address);
+  if (where.estimated == raw.address) where.estimated = 0;
   if (block != nullptr) set_size(raw.thread, where, *block, static_cast<std::int64_t>(raw.size));
 }
 
@@ -198,8 +202,6 @@ void Assembler::total(const RawEvent& raw) {
   Device& where = device(raw);
   const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total;
   LiveBlock* block = where.estimated == 0 ? nullptr : where.blocks.find(where.estimated);
-  // A hint was read without the allocator's lock: it may be out of date by now.
-  if (raw.extra != 0 && (block == nullptr || missing < 0)) return;
   where.estimated = 0;
   if (missing == 0) return;
   if (block != nullptr && block->bytes + missing > 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include <peakline/diagnostics.h>
@@ -36,8 +37,6 @@ class Assembler : private ModuleTracker::Output {
   void finish();
 
  private:
-  // A free that another stream delays completes within a few others; this many are remembered.
-  static constexpr std::size_t kRemembered = 4096;
   struct Freed {
     std::uint64_t address = 0;
     BlockId block;
@@ -48,8 +47,8 @@ class Assembler : private ModuleTracker::Output {
     std::uint64_t estimated = 0;  // address of the last block whose size is not certain
     BlockId foreign;              // what was alive before and is known only as a sum
     std::int64_t foreign_bytes = 0;
-    std::vector<Freed> freed;  // the last ones, in a ring
-    std::size_t next_freed = 0;
+    Freed freed;                                         // the last one
+    std::unordered_map<std::uint64_t, BlockId> waiting;  // freed, not completed, by address
   };
 
   void emit(std::uint16_t thread, const EventBody& body) override;
@@ -58,7 +57,7 @@ class Assembler : private ModuleTracker::Output {
   void on_phase(const RawEvent& raw);
   void alloc(const RawEvent& raw);
   void free(const RawEvent& raw);
-  static void remember(Device& device, const LiveBlock& block);
+  void free_waits(const RawEvent& raw);
   void free_completed(const RawEvent& raw);
   void free_foreign(const RawEvent& raw, Device& device);
   void foreign(const RawEvent& raw);

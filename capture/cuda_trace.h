@@ -7,11 +7,8 @@
 
 namespace peakline::capture {
 
-// Comes from all threads, with segments, streams and requested sizes, but does not say what a block
-// counts for: one that was not worth splitting counts for more than was asked. Such a block is
-// written as large as rounding makes it, and the allocator's total corrects it: at the latest when
-// the allocator does something else on that device, so totals and peaks are exact; usually when the
-// op ends, so the right op is blamed.
+// Comes from all threads, with segments, streams and requested sizes; AllocatorWatch tells what it
+// leaves open, and how that is found out.
 // torch never lets go of a trace tracker, so one is attached once and listens only between start
 // and stop. Without CUDA's headers all of this does nothing.
 class CudaTrace {
@@ -19,6 +16,8 @@ class CudaTrace {
   [[nodiscard]] static bool available() noexcept;
 
   static void start(Devices& devices);
+  // Writes what is still open on a device. Nothing happens there at the same time.
+  static void finish(Recorder& recorder, int device);
   static void stop();
   // Attaches the tracker if CUDA is running by now: before that there is nothing to attach to.
   static void attach();

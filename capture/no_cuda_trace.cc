@@ -5,6 +5,7 @@ namespace peakline::capture {
 
 bool CudaTrace::available() noexcept { return false; }
 void CudaTrace::start(Devices&) {}
+void CudaTrace::finish(Recorder&, int) {}
 void CudaTrace::stop() {}
 void CudaTrace::attach() {}
 std::uint32_t CudaTrace::stream_number(std::uint64_t) { return 0; }

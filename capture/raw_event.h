@@ -10,14 +10,15 @@ enum class RawKind : std::uint8_t {
   kOpBegin,        // id: op
   kOpEnd,          //
   kAlloc,          // address, size, extra: requested bytes, id: stream
-  kAllocEstimate,  // likewise, but the size is not certain until the next kTotal
+  kAllocEstimate,  // likewise, but the size is not certain until its kResize or the next kTotal
   kAdopt,          // likewise, of a block that was there before, unless it is known already
   kFree,           // address, size (0 when the allocator does not say)
+  kFreeWaits,      // address of the device's last free: other streams still use the block
   kFreeCompleted,  // address; only when that was later than the free
   kResize,         // address, size: the new one
   kLabel,          // address, size: module << 32 | name, id: category
   kLabelWalk,      // the labels of parameters and what belongs to them follow, or are as before
-  kTotal,          // size: what the allocator now counts on this device; extra: 1 if only a hint
+  kTotal,          // size: what the allocator now counts on this device
   kForeignBlock,   // size: bytes that were alive before, and that nothing more is known of
   kModuleEnter,    // id: module, address: sequence number, extra: autograd thread, flag: recompute
   kModuleLeave,    // likewise
@@ -29,6 +30,8 @@ enum class RawKind : std::uint8_t {
   kSegmentAlloc,   // address, size, id: stream
   kSegmentFree,    // address, size
   kReserved,       // size
+  kEmptyCache,     // the program asked the allocator to give back what it caches
+  kRetry,          // size: requested; the allocator gave its cache back and tried again
   kOutOfMemory,    // size: requested
   kLost,           // id: loss, size: count
 };

@@ -90,6 +90,7 @@ void Session::foreign(int cuda_device, std::uint64_t bytes) {
 }
 
 void Session::total(int cuda_device, std::uint64_t bytes) {
+  CudaTrace::finish(recorder_, cuda_device);
   recorder_.push(
       {.size = bytes, .kind = RawKind::kTotal, .device = devices_.cuda(cuda_device).raw()});
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 
 def main() -> int:
     failed = run = 0
+    sys.path.insert(0, sys.argv[1])  # tests may share what one of them defines
     for path in sorted(Path(sys.argv[1]).glob("test_*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None

@@ -105,11 +105,11 @@ WORKLOADS: dict[str, Callable[[], Any]] = {
 }
 
 
-def check(workload: Any, steps: int = 3, known: bool = True) -> dict[str, int]:
+def check(workload: Any, steps: int = 3, known: bool = True, ops: bool = True) -> dict[str, int]:
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     arguments = (workload.model, workload.opt) if known else ()
-    with peakline.track(*arguments) as run:
+    with peakline.track(*arguments, ops=ops) as run:
         for _ in range(steps):
             workload.step()
         torch.cuda.synchronize()

@@ -86,11 +86,16 @@ struct Collective {
   Bytes bytes;
 };
 
-// `block` is also used on `stream`, so its memory is not reusable before that stream is done.
+// `block` is also used on `stream`, so its memory is not reusable before that stream is done. Where
+// only the waiting was seen, this follows the block's Free, before anything else happens on its
+// device.
 struct StreamUse {
   BlockId block;
   StreamId stream;
 };
+
+// A stream that stands for "some other stream", where nobody said which.
+inline constexpr StreamId kUnknownStream{0xffffffff};
 
 // The allocator took a segment from the driver, or gave one back.
 struct SegmentAlloc {

@@ -12,9 +12,6 @@
 
 namespace peakline {
 
-// A stream that stands for "some other stream", where the file does not say which.
-inline constexpr StreamId kUnknownStream{0xffffffff};
-
 struct ImportedCounts {
   std::uint64_t allocations = 0;
   std::uint64_t frees = 0;

@@ -46,6 +46,9 @@ class AssemblerTest : public ::testing::Test {
   void free(std::uint64_t address, std::uint64_t bytes = 0, std::uint8_t device = kCuda) {
     assembler_.on({.address = address, .size = bytes, .kind = RawKind::kFree, .device = device});
   }
+  void waits(std::uint64_t address) {
+    assembler_.on({.address = address, .kind = RawKind::kFreeWaits, .device = kCuda});
+  }
   void completed(std::uint64_t address) {
     assembler_.on({.address = address, .kind = RawKind::kFreeCompleted, .device = kCuda});
   }
@@ -126,12 +129,12 @@ TEST_F(AssemblerTest, ACorrectEstimateStays) {
   EXPECT_TRUE(recorded<Resize>().empty());
 }
 
-TEST_F(AssemblerTest, AHintThatIsOutOfDateChangesNothing) {
+TEST_F(AssemblerTest, ASizeThatBecomesKnownIsNoLongerAnEstimate) {
   estimate(0x2000, 1024);
-  alloc(0x3000, 512);
-  assembler_.on({.size = 1024, .extra = 1, .kind = RawKind::kTotal, .device = kCuda});
-  EXPECT_TRUE(recorded<Resize>().empty());
-  EXPECT_TRUE(recorded<Lost>().empty());
+  assembler_.on({.address = 0x2000, .size = 2048, .kind = RawKind::kResize, .device = kCuda});
+  total(2048 + 512);  // something else is missing
+  EXPECT_EQ(recorded<Resize>().size(), 1U);
+  EXPECT_EQ(recorded<Lost>().size(), 1U);
 }
 
 TEST_F(AssemblerTest, ATotalThatNoEstimateExplainsIsALoss) {
@@ -155,17 +158,45 @@ TEST_F(AssemblerTest, HostFreesOfUnknownBlocksAreNobodysLoss) {
   EXPECT_TRUE(recorded<Lost>().empty());
 }
 
-TEST_F(AssemblerTest, AFreeThatCompletesLaterNamesTheBlockThatWasFreed) {
+TEST_F(AssemblerTest, AFreeThatWaitsAndCompletesLaterNamesTheBlockThatWasFreed) {
   alloc(0x1000, 512);
   alloc(0x2000, 512);
   free(0x2000);
+  waits(0x2000);
   free(0x1000);
   alloc(0x1000, 512);
   completed(0x2000);
   completed(0x2000);
+  const std::vector<StreamUse> uses = recorded<StreamUse>();
+  ASSERT_EQ(uses.size(), 1U);
+  EXPECT_EQ(uses[0].block, BlockId(2));
+  EXPECT_EQ(uses[0].stream, kUnknownStream);
   const std::vector<FreeCompleted> late = recorded<FreeCompleted>();
   ASSERT_EQ(late.size(), 1U);
   EXPECT_EQ(late[0].block, BlockId(2));
+}
+
+TEST_F(AssemblerTest, AWaitingFreeIsKnownHoweverManyFreesComeBetween) {
+  alloc(0x1000, 512);
+  free(0x1000);
+  waits(0x1000);
+  for (int i = 0; i < 10'000; ++i) {
+    alloc(0x2000, 512);
+    free(0x2000);
+  }
+  completed(0x1000);
+  EXPECT_EQ(recorded<FreeCompleted>().size(), 1U);
+}
+
+TEST_F(AssemblerTest, RetriesFailuresAndEmptiedCachesAreRecorded) {
+  assembler_.on({.size = 100, .kind = RawKind::kRetry, .device = kCuda});
+  assembler_.on({.size = 200, .kind = RawKind::kOutOfMemory, .device = kCuda});
+  assembler_.on({.kind = RawKind::kEmptyCache, .device = kCuda});
+  const std::vector<OutOfMemory> failures = recorded<OutOfMemory>();
+  ASSERT_EQ(failures.size(), 2U);
+  EXPECT_EQ(failures[0].kind, OutOfMemory::Kind::kRetry);
+  EXPECT_EQ(failures[1].kind, OutOfMemory::Kind::kFailed);
+  EXPECT_EQ(recorded<EmptyCache>().size(), 1U);
 }
 
 TEST_F(AssemblerTest, AnInputThatIsAParameterStaysAParameter) {
