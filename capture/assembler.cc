@@ -36,6 +36,9 @@ void Assembler::on(const RawEvent& raw) {
       return emit(raw.thread, StepEnd{});
     case RawKind::kMarker:
       return emit(raw.thread, Marker{NameId(raw.id)});
+    case RawKind::kCollective:
+      return emit(raw.thread,
+                  Collective{NameId(raw.id), NameId{}, Bytes(static_cast<std::int64_t>(raw.size))});
     case RawKind::kLost:
       return lost_.count(static_cast<Loss>(raw.id), raw.size);
     default:

@@ -27,6 +27,7 @@ enum class RawKind : std::uint8_t {
   kPhaseEnd,       // id: phase
   kStepEnd,        //
   kMarker,         // id: name
+  kCollective,     // id: name, size: what it moves
   kSegmentAlloc,   // address, size, id: stream
   kSegmentFree,    // address, size
   kReserved,       // size

@@ -48,7 +48,10 @@ std::string reserved_line(const DeviceSummary& device) {
       fmt::format("{:.1f}% above allocated",
                   100 * (share_of(*device.peak_reserved, device.peak_allocated) - 1));
   if (device.segments > 0) remark += fmt::format(", {} segments", grouped(device.segments));
-  if (device.retries > 0) remark += fmt::format(", {} retries", grouped(device.retries));
+  if (device.retries > 0) {
+    remark +=
+        fmt::format(", {} {}", grouped(device.retries), device.retries == 1 ? "retry" : "retries");
+  }
   return fact("Peak reserved", format_size(*device.peak_reserved), remark);
 }
 
@@ -62,6 +65,11 @@ std::string limit_line(const DeviceSummary& device) {
   const Bytes used = device.peak_reserved.value_or(device.peak_allocated);
   return fact("Memory limit", format_size(*device.memory_limit),
               "fits, " + format_size(*device.memory_limit - used) + " to spare");
+}
+
+std::string settings_line(const Summary& summary) {
+  if (summary.allocator_conf.value_or("").empty()) return "";
+  return fact("Allocator", "", printable(*summary.allocator_conf));
 }
 
 std::string device_head(const DeviceSummary& device, const Paint& paint) {
@@ -218,7 +226,7 @@ std::string show_text(const std::string& name, const Summary& summary, const Sho
   std::string out = headline(name, summary);
   const DeviceSummary* device = summary.main_device();
   if (device == nullptr) return out + "\nNothing was allocated in this recording.\n";
-  out += device_head(*device, paint);
+  out += device_head(*device, paint) + settings_line(summary);
   out += categories(*device, paint);
   out += modules(*device, options.depth, paint);
   out += ops(*device, options.top, paint);

@@ -1,4 +1,5 @@
 // peakline simulate: what a run would reserve under other allocator settings or with less memory.
+#include <optional>
 #include <string>
 
 #include <peakline/simulate.h>
@@ -12,7 +13,7 @@ namespace {
 
 struct Flags {
   std::string file;
-  std::string conf;
+  std::optional<std::string> conf;
   std::string memory;
   std::string torch;
   std::string device;
@@ -61,9 +62,13 @@ Command add_simulate(CLI::App& program) {
       "simulate", "Reserved memory and OOM under other allocator settings, without a GPU");
   parser->add_option("file", flags->file, "A recording (.peak), allocator CSV or torch snapshot")
       ->required();
-  parser->add_option("--conf", flags->conf, "Settings, as in PYTORCH_CUDA_ALLOC_CONF")
+  parser
+      ->add_option("--conf", flags->conf,
+                   "Settings, as in PYTORCH_CUDA_ALLOC_CONF; default: the run's")
       ->type_name("TEXT");
-  parser->add_option("--memory", flags->memory, "Limit of reserved memory, for example 24GiB")
+  parser
+      ->add_option("--memory", flags->memory,
+                   "Limit of reserved memory, for example 24GiB; default: the run's")
       ->type_name("SIZE");
   parser->add_flag("--compare-confs", flags->compare, "Try the sensible settings and rank them");
   parser->add_option("--device", flags->device, "Which device; default: the one that reserves most")

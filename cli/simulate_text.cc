@@ -92,6 +92,7 @@ std::string simulation_text(const std::string& file, const SimulationResult& res
   const SettingOutcome& outcome = result.outcome;
   std::string text = paint.bold(fmt::format("{}  {}", printable(file), result.device));
   text += fmt::format("  {}", setting_name(outcome.conf));
+  if (result.settings_from == SettingsSource::kRecording) text += " (the run's settings)";
   if (result.memory) text += "  limit " + format_size(*result.memory);
   text += "\n\n";
   if (result.oom) text += oom_text(*result.oom, paint) + help_text(result) + "\n";

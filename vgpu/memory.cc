@@ -57,7 +57,7 @@ void Memory::record_into(capture::Recorder* recorder) {
   if (recorder == nullptr) return;
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     devices_[i].recorded = recorder->words().device(
-        {"cuda:" + std::to_string(i), options_.profile.name, options_.profile.total_memory});
+        {"cuda:" + std::to_string(i), options_.profile.name, devices_[i].model->total()});
   }
 }
 
@@ -132,8 +132,13 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   if (bytes == 0) return Block{};
   const std::lock_guard guard(mutex_);
   Device& where = devices_[static_cast<std::size_t>(device)];
+  const std::int64_t retries = where.allocator->stats().num_alloc_retries;
   const Allocation got =
       where.allocator->allocate(Bytes(static_cast<std::int64_t>(bytes)), StreamId(stream));
+  if (where.allocator->stats().num_alloc_retries > retries && records()) {
+    recorder_->push(
+        {.size = bytes, .kind = capture::RawKind::kRetry, .device = where.recorded.raw()});
+  }
   if (!got.ok()) {
     note(where, {HistoryEvent::Kind::kOutOfMemory, 0, bytes, stream});
     if (records()) {
@@ -193,7 +198,11 @@ void Memory::synchronize(int device) {
 
 void Memory::empty_cache() {
   const std::lock_guard guard(mutex_);
-  for (Device& device : devices_) device.allocator->empty_cache();
+  for (Device& device : devices_) {
+    device.allocator->empty_cache();
+    if (!records()) continue;
+    recorder_->push({.kind = capture::RawKind::kEmptyCache, .device = device.recorded.raw()});
+  }
 }
 
 void Memory::set_fraction(int device, double fraction) {

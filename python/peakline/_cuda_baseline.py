@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from peakline import _C
+from peakline import _C, _allocator_settings
 
 _cuda: Any = torch.cuda  # torch gives most of these functions no types
 
@@ -48,6 +48,24 @@ def check_totals(session: _C.Session) -> None:
     for device in range(torch.cuda.device_count()):
         if torch.cuda.max_memory_allocated(device) > 0:
             session.total(device, torch.cuda.memory_allocated(device))
+
+
+def write_settings(session: _C.Session) -> None:
+    """How the allocator was set, and what of each device was not its own."""
+    if not _cuda.is_initialized() or not has_trace():
+        return
+    facts = _allocator_settings.facts(_allocator_settings.in_use())
+    for device in range(torch.cuda.device_count()):
+        if torch.cuda.max_memory_allocated(device) == 0:
+            continue
+        free, total = torch.cuda.mem_get_info(device)
+        outside = max(0, total - free - torch.cuda.memory_reserved(device))
+        facts[f"outside_allocator.cuda:{device}"] = str(outside)
+        fraction = _cuda.get_per_process_memory_fraction(device)
+        if fraction < 1.0:
+            facts[f"allocator_limit.cuda:{device}"] = str(int(fraction * total))
+    for key, value in facts.items():
+        session.info(key, value)
 
 
 def when_started(session: _C.Session) -> None:

@@ -53,10 +53,11 @@ def _estimate(
     tell_ranks: all_ranks.Tell | None = None,
 ) -> tuple[int, dict[str, Any] | None]:
     """The exit status, and the answer unless the script failed."""
+    from peakline._allocator_settings import in_environment
     from peakline._estimate import answer, outcome
     from peakline.virtual_gpu import virtual_gpu
 
-    given = _settings()
+    given = in_environment()
     job.set_environment(args, rank)
     try:
         gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
@@ -68,9 +69,10 @@ def _estimate(
     except (ValueError, OSError) as error:
         complain(str(error))
         return BAD_USAGE, None
-    changed = _settings() != given
+    settings = in_environment()
+    changed = settings != given
     if changed and args.restart:
-        _start_again(args.argv)
+        _start_again(args.argv, settings)
     if args.output:
         recording.save(_output(args, rank))
     if ended.status != 0:
@@ -82,7 +84,7 @@ def _estimate(
         return outcome.SCRIPT_FAILED, None
     notes = gpu.notes()
     if changed:
-        notes.append(_CHANGED.format(settings=_settings()) + ", which came too late to be counted")
+        notes.append(_CHANGED.format(settings=settings) + ", which came too late to be counted")
     found = answer.build(recording, ended, args.steps, notes)
     found["confidence"] = gpu.confidence(int(found["device"].removeprefix("cuda:")))
     return 0, gpu.job.complete(found, rank, args.nccl_memory, args.memory)
@@ -94,12 +96,8 @@ def _output(args: argparse.Namespace, rank: int) -> Path:
     return path.with_name(f"{path.stem}.{rank}{path.suffix}") if args.ranks else path
 
 
-def _settings() -> str:
-    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
-
-
-def _start_again(argv: list[str]) -> NoReturn:
-    complain(_CHANGED.format(settings=_settings()) + ": starting again with it")
+def _start_again(argv: list[str], settings: str) -> NoReturn:
+    complain(_CHANGED.format(settings=settings) + ": starting again with it")
     os.execv(sys.executable, [sys.executable, "-m", "peakline._estimate_script", *argv])
 
 

@@ -32,6 +32,7 @@ class Simulation(Outcome):
 
     device: str
     memory_limit: int | None
+    settings_from: str  # "given", "recording" or "default"
     memory_stats: dict[str, int]  # under the names of torch.cuda.memory_stats()
     oom: dict[str, Any] | None  # the first failure: torch's message, what was alive, what was lost
     settings: list[Outcome]  # other settings, best first
@@ -45,7 +46,7 @@ class Simulation(Outcome):
 
 def simulate(
     run: Run | str | os.PathLike[str],
-    conf: str = "",
+    conf: str | None = None,
     memory: int | str | None = None,
     device: str = "",
     compare: bool = False,
@@ -53,8 +54,9 @@ def simulate(
     """Replays a run through the simulated CUDA caching allocator.
 
     `run` may also be the path of a recording, an allocator CSV or a torch memory snapshot. `conf`
-    is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes;
-    `compare` tries the sensible settings too.
+    is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes.
+    Without them the settings and the limit of the run itself hold, where the recording keeps them;
+    `conf=""` means torch's defaults. `compare` tries the sensible settings too.
     """
     spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(os.fspath(run))
     limit = _C.parse_size(memory) if isinstance(memory, str) else memory
@@ -63,6 +65,7 @@ def simulate(
         **_outcome(found),
         device=found["device"],
         memory_limit=found["memory_limit"],
+        settings_from=found["settings_from"],
         memory_stats=found["memory_stats"],
         oom=found["oom"],
         settings=[Outcome(**_outcome(row)) for row in found["settings"]],

@@ -153,6 +153,7 @@ class Tracker:
             session.label_alive()  # what the last step replaced after its backward
             if not self._fake_cuda and not self._virtual:
                 _cuda_baseline.check_totals(session)
+                _cuda_baseline.write_settings(session)
         session.stop()
 
 

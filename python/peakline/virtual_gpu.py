@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.autograd.variable import Variable
 
-from peakline import _C, _cudnn, _virtual_cuda
+from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
 from peakline.run import Run
 from peakline.track import Tracker
 
@@ -62,8 +62,8 @@ class virtual_gpu:
         _C.vgpu.enter(
             {
                 **self._options,
-                "conf": _allocator_settings(),
-                "torch": _torch_release(),
+                "conf": _allocator_settings.in_environment(),
+                "torch": _allocator_settings.release(),
                 "planner": _cudnn.planner_files(),
             }
         )
@@ -75,6 +75,7 @@ class virtual_gpu:
             run = tracker.start()
             stack.callback(tracker.stop)
             stack.callback(_note_unknown_values, tracker)
+            stack.callback(_note_limits, tracker)
             self._tracker = tracker
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
@@ -119,8 +120,14 @@ class virtual_gpu:
         """What answers over the recording need to know about the devices."""
         gpu = _C.vgpu.properties(0)
         limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
-        limits = {f"memory_limit.cuda:{i}": str(limit) for i in range(_C.vgpu.device_count())}
-        return {"gpu": str(gpu["name"]), **limits}
+        facts = {"gpu": str(gpu["name"])}
+        facts |= _allocator_settings.facts(_allocator_settings.in_environment())
+        for i in range(_C.vgpu.device_count()):
+            facts[f"memory_limit.cuda:{i}"] = str(limit)
+            facts[f"outside_allocator.cuda:{i}"] = str(gpu["context"])
+            if self._options["memory"]:
+                facts[f"allocator_limit.cuda:{i}"] = str(limit)
+        return facts
 
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
@@ -131,16 +138,17 @@ class virtual_gpu:
         installed.restore()
 
 
+def _note_limits(tracker: Tracker) -> None:
+    """The program may have set limits of its own."""
+    for i in range(_C.vgpu.device_count()):
+        fraction = _C.vgpu.get_memory_fraction(i)
+        if fraction < 1.0:
+            limit = int(fraction * _C.vgpu.properties(i)["total_memory"])
+            tracker.note(f"allocator_limit.cuda:{i}", str(limit))
+
+
 def _note_unknown_values(tracker: Tracker) -> None:
     tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
-
-
-def _allocator_settings() -> str:
-    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
-
-
-def _torch_release() -> str:
-    return ".".join(torch.__version__.split(".")[:2])
 
 
 class _CallersEngine:

@@ -19,7 +19,8 @@ RECORDINGS = Path(__file__).parent.parent / "data" / "recordings"
 COMMANDS = (
     "show",
     "simulate",
-    "simulate --conf expandable_segments:True --memory 110MiB",
+    "simulate --conf expandable_segments:True",
+    "simulate --memory 110MiB",
 )
 # Long, and told by the other answers.
 LEFT_OUT = ("timeline", "memory_stats")

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 CASES = Path(__file__).parent / "cases"
-RECORDINGS = ("training", "grown", "odd-names", "impossible", "empty")
+RECORDINGS = ("training", "grown", "odd-names", "impossible", "settings", "empty")
 
 # Two blocks of one large segment, and a third that needs another one.
 TRACE = """action,addr,size,stream

@@ -6,6 +6,7 @@
 //   scripts           names that are markup
 //   two-devices       a GPU and the host
 //   impossible        events that cannot be true
+//   settings          an allocator with settings and a limit, which had to try again
 //   empty             nothing at all
 //   synthetic:EVENTS  a transformer's training of about that many events
 #include <cstdio>
@@ -116,6 +117,16 @@ TraceBuilder two_devices() {
   return trace;
 }
 
+TraceBuilder settings() {
+  TraceBuilder trace;
+  trace.info("torch", "2.13.0").info("allocator_limit.cuda:0", "125829120");
+  trace.info("allocator_conf", "max_split_size_mb:64");
+  trace.device("cuda:0", 24_GiB, "NVIDIA L4").segment_alloc(0x7000'0000, 70_MiB);
+  trace.alloc("a", 70_MiB).free("a").segment_free(0x7000'0000, 70_MiB);
+  trace.segment_alloc(0x7000'0000, 80_MiB).oom(80_MiB, OutOfMemory::Kind::kRetry);
+  return trace.alloc("b", 80_MiB).oom(100_MiB);
+}
+
 TraceBuilder impossible() {
   TraceBuilder trace;
   trace.alloc("a", 4_MiB).free("ghost").free("a").free("a").op_end().leave("Net").enter("Net");
@@ -143,6 +154,7 @@ Status make(const std::string& name, const std::string& path) {
   if (name == "scripts") return scripts().write(path);
   if (name == "two-devices") return two_devices().write(path);
   if (name == "impossible") return impossible().write(path);
+  if (name == "settings") return settings().write(path);
   if (name == "empty") return TraceBuilder{}.write(path);
   if (name.starts_with(kSynthetic)) {
     return write_synthetic(path,

@@ -52,11 +52,17 @@ struct AllocatorConfig {
   // Reads a settings string. Every error names the option, what was given and what is allowed.
   static Result<AllocatorConfig> parse(std::string_view text, TorchVersion torch = {});
 
+  // What was set, without defaults, in one order and spelling: equal texts are equal settings.
+  [[nodiscard]] std::string canonical() const;
+
   // The size of the block that serves a request of `requested` bytes (at least one).
   [[nodiscard]] std::uint64_t round_size(std::uint64_t requested) const noexcept;
   // The size of the segment that is asked from the driver for a block of `rounded` bytes.
   [[nodiscard]] std::uint64_t segment_size(std::uint64_t rounded) const noexcept;
 };
+
+// The settings text `base` with the options of `more` in place of its own.
+std::string add_settings(std::string_view base, std::string_view more);
 
 // The allocator's fixed sizes.
 inline constexpr std::uint64_t kMinBlockSize = 512;

@@ -20,11 +20,13 @@
 namespace peakline {
 
 struct SimulateOptions {
-  std::string conf;                   // as in PYTORCH_CUDA_ALLOC_CONF
+  // As in PYTORCH_CUDA_ALLOC_CONF. None: those of the run, where the recording keeps them.
+  std::optional<std::string> conf;
   std::optional<TorchVersion> torch;  // none: the recording's, else the newest that is supported
-  std::optional<Bytes> memory;  // caps reserved bytes, as set_per_process_memory_fraction does
-  std::string device;           // "cuda:0"; empty: the one with the most allocated bytes
-  bool compare = false;         // try the sensible settings, too
+  // Caps reserved bytes, as set_per_process_memory_fraction does. None: as the run was capped.
+  std::optional<Bytes> memory;
+  std::string device;    // "cuda:0"; empty: the one with the most allocated bytes
+  bool compare = false;  // try the sensible settings, too
 };
 
 // Where reserved memory goes at one moment. The four parts sum to `reserved`.
@@ -74,17 +76,21 @@ struct RecordedSegments {
   bool equal = false;      // all of them, and none more
 };
 
+// Where the settings that were simulated come from.
+enum class SettingsSource : std::uint8_t { kDefault, kGiven, kRecording };
+
 struct SimulationResult {
   std::string device;
   std::string gpu;
   std::string torch;
   std::optional<Bytes> memory;
+  SettingsSource settings_from = SettingsSource::kDefault;
   SettingOutcome outcome;
   AllocatorStats stats;  // at the end, or at the failure
   std::optional<OomReport> oom;
   std::optional<RecordedSegments> recorded;
   // With `compare`, or after a failure: other settings, best first (fits, then fewer retries, then
-  // less reserved).
+  // less reserved). Each adds something to the settings that were simulated; none repeats them.
   std::vector<SettingOutcome> others;
   Diagnostics diagnostics;
   std::vector<std::string> warnings;

@@ -94,6 +94,7 @@ struct DeviceSummary {
 
 struct Summary {
   RunInfo info;
+  std::optional<std::string> allocator_conf;  // the run's settings; none when they are not known
   std::vector<DeviceSummary> devices;  // accelerators before the host, then largest peak first
   std::uint64_t events = 0;
   std::uint64_t steps_completed = 0;

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include <peakline/allocator_config.h>
 
@@ -296,6 +298,41 @@ class Parser {
   std::string key_;
 };
 
+// One number where all are alike, else the list that torch reads.
+std::string divisions_text(
+    const std::array<std::uint64_t, AllocatorConfig::kRoundupIntervals>& divisions) {
+  if (std::ranges::all_of(divisions, [&](std::uint64_t n) { return n == divisions[0]; })) {
+    return std::to_string(divisions[0]);
+  }
+  std::string text = "[";
+  for (std::size_t i = 0; i < divisions.size(); ++i) {
+    text += fmt::format("{}{}:{}", i == 0 ? "" : ",", std::uint64_t{1} << i, divisions[i]);
+  }
+  return text + "]";
+}
+
+// "a:1,b:[2:3,4:5]" as pairs of key and value; spaces do not count.
+std::vector<std::pair<std::string, std::string>> options_of(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> options;
+  int depth = 0;
+  bool in_value = false;
+  bool starts = true;
+  for (const std::string& token : tokens_of(text)) {
+    depth += token == "[" ? 1 : token == "]" ? -1 : 0;
+    if (depth == 0 && token == ",") {
+      starts = true;
+    } else if (starts) {
+      options.emplace_back(token, "");
+      starts = in_value = false;
+    } else if (!in_value && token == ":") {
+      in_value = true;
+    } else {
+      options.back().second += token;
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 Result<TorchVersion> parse_torch_version(std::string_view text) {
@@ -320,6 +357,51 @@ Result<AllocatorConfig> AllocatorConfig::parse(std::string_view text, TorchVersi
   config.text = text;
   PEAKLINE_RETURN_IF_ERROR(Parser(text, config).run());
   return config;
+}
+
+std::string AllocatorConfig::canonical() const {
+  const AllocatorConfig defaults;
+  std::vector<std::string> parts;
+  const auto mib = [](Bytes bytes) { return static_cast<std::uint64_t>(bytes.raw()) / kMiB; };
+  if (expandable_segments) parts.emplace_back("expandable_segments:True");
+  if (garbage_collection_threshold > 0.0) {
+    parts.push_back(fmt::format("garbage_collection_threshold:{}", garbage_collection_threshold));
+  }
+  if (large_segment_size != defaults.large_segment_size) {
+    parts.push_back(fmt::format("large_segment_size_mb:{}", mib(large_segment_size)));
+  }
+  if (max_non_split_rounding != large_segment_size) {
+    parts.push_back(fmt::format("max_non_split_rounding_mb:{}", mib(max_non_split_rounding)));
+  }
+  if (max_split_size != kUnlimited) {
+    parts.push_back(fmt::format("max_split_size_mb:{}", mib(max_split_size)));
+  }
+  if (memory_fraction < 1.0) {
+    parts.push_back(fmt::format("per_process_memory_fraction:{}", memory_fraction));
+  }
+  const auto rounds = [](std::uint64_t divisions) { return divisions > 1; };
+  if (std::ranges::any_of(roundup_power2_divisions, rounds)) {
+    parts.push_back("roundup_power2_divisions:" + divisions_text(roundup_power2_divisions));
+  }
+  if (reject_over_limit) parts.emplace_back("throw_on_cudamalloc_oom:True");
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+std::string add_settings(std::string_view base, std::string_view more) {
+  std::vector<std::pair<std::string, std::string>> options = options_of(base);
+  for (auto& [key, value] : options_of(more)) {
+    const auto same = std::ranges::find(options, key, &std::pair<std::string, std::string>::first);
+    if (same == options.end()) {
+      options.emplace_back(std::move(key), std::move(value));
+    } else {
+      same->second = std::move(value);
+    }
+  }
+  std::string text;
+  for (const auto& [key, value] : options) {
+    text += (text.empty() ? "" : ",") + key + (value.empty() ? "" : ":" + value);
+  }
+  return text;
 }
 
 std::uint64_t AllocatorConfig::round_size(std::uint64_t requested) const noexcept {

@@ -1,6 +1,7 @@
 #include "allocator/session.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace peakline {
 namespace {
@@ -50,42 +51,69 @@ Session::Session(const AllocatorConfig& config, const DriverOptions& device,
 }
 
 bool Session::alloc(BlockId block, Bytes requested, StreamId stream) {
+  // What completed inside a retry was not there when the allocator first looked for a block.
+  const bool retried = std::exchange(retried_, false);
+  if (retried) {
+    apply_free();
+  } else {
+    catch_up();
+  }
   if (failed_) return false;
   const std::int64_t peak_before = allocator_->stats().reserved_bytes[0].peak;
   const Allocation allocation = allocator_->allocate(requested, stream);
+  apply_completed();
   if (device_->has_pending()) device_->leave_record();  // the recorded run took memory here
   if (!allocation.ok()) {
     failed_ = true;
     return false;
   }
-  live_.insert_or_assign(block.raw(), allocation.address);
+  live_.insert_or_assign(block.raw(), Held{allocation.address, stream, false});
   if (allocator_->stats().reserved_bytes[0].peak > peak_before) at_peak_ = memory_use(*allocator_);
   return true;
 }
 
 void Session::free(BlockId block) {
-  const auto it = live_.find(block.raw());
-  if (failed_ || it == live_.end()) return;
-  const Address address = it->second;
+  catch_up();
+  if (!failed_ && live_.contains(block.raw())) freed_ = block;
+}
+
+void Session::apply_free() {
+  if (!freed_) return;
+  const auto it = live_.find(freed_->raw());
+  const Held held = it->second;
   live_.erase(it);
-  allocator_->free(address);
-  waiting_.insert_or_assign(block.raw(), address);
+  allocator_->free(held.address);
+  if (held.elsewhere) waiting_.insert_or_assign(freed_->raw(), held.address);
+  freed_.reset();
 }
 
 void Session::free_completed(BlockId block) {
-  const auto it = waiting_.find(block.raw());
-  if (failed_ || it == waiting_.end()) return;
-  allocator_->complete_free(it->second);
-  waiting_.erase(it);
+  if (!failed_) completed_.push_back(block);
+}
+
+void Session::apply_completed() {
+  for (const BlockId block : std::exchange(completed_, {})) {
+    const auto it = waiting_.find(block.raw());
+    if (it == waiting_.end()) continue;
+    allocator_->complete_free(it->second);
+    waiting_.erase(it);
+  }
+}
+
+void Session::catch_up() {
+  apply_free();
+  apply_completed();
 }
 
 void Session::stream_use(BlockId block, StreamId stream) {
   const auto it = live_.find(block.raw());
   if (failed_ || it == live_.end()) return;
-  allocator_->record_stream(it->second, stream);
+  allocator_->record_stream(it->second.address, stream);
+  it->second.elsewhere = it->second.elsewhere || stream != it->second.stream;
 }
 
 void Session::empty_cache() {
+  catch_up();
   if (!failed_) allocator_->empty_cache();
 }
 

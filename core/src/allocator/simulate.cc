@@ -9,6 +9,7 @@
 #include <peakline/import.h>
 #include <peakline/simulate.h>
 
+#include "allocator/run_settings.h"
 #include "allocator/session.h"
 
 namespace peakline {
@@ -84,14 +85,23 @@ class AliveAtFailure {
 // All sessions of one device, as a pass over the recording. The first session is the one asked for.
 class DeviceSimulation final : public Pass {
  public:
-  DeviceSimulation(DeviceId device, std::string name, bool limited)
-      : device_(device), name_(std::move(name)), limited_(limited) {}
+  DeviceSimulation(DeviceId device, std::string name, std::optional<Bytes> limit,
+                   SettingsSource settings_from, bool asks_again)
+      : device_(device),
+        name_(std::move(name)),
+        limit_(limit),
+        settings_from_(settings_from),
+        asks_again_(asks_again) {}
 
   void add(std::unique_ptr<Session> session) { sessions_.push_back(std::move(session)); }
   [[nodiscard]] bool empty() const noexcept { return sessions_.empty(); }
 
   void on_alloc(const Now& now, const Block& block) override {
     if (block.device != device_) return;
+    if (is_correction(now, block)) {
+      for (const auto& session : sessions_) session->keep();
+      return;
+    }
     const Bytes requested = block.requested > Bytes{} ? block.requested : block.bytes;
     if (requested <= Bytes{}) return;  // torch answers these without its allocator
     for (std::size_t i = 0; i < sessions_.size(); ++i) {
@@ -105,6 +115,7 @@ class DeviceSimulation final : public Pass {
   void on_free(const Now& now, const Block& block, CategoryId category) override {
     if (block.device != device_) return;
     alive_.resolve(block, category, now.dictionary);
+    freed_ = {block.id, now.event};
     for (const auto& session : sessions_) session->free(block.id);
   }
 
@@ -119,9 +130,9 @@ class DeviceSimulation final : public Pass {
       if (empty->device != device_) return;
       for (const auto& session : sessions_) session->empty_cache();
     } else if (const auto* failure = std::get_if<OutOfMemory>(&event.body)) {
-      if (failure->device == device_ && failure->kind == OutOfMemory::Kind::kFailed) {
-        try_again(now, failure->requested);
-      }
+      if (failure->device != device_) return;
+      if (failure->kind == OutOfMemory::Kind::kFailed) return try_again(now, failure->requested);
+      for (const auto& session : sessions_) session->retried();
     }
   }
 
@@ -129,6 +140,7 @@ class DeviceSimulation final : public Pass {
   void on_segment(const Event& event) {
     if (const auto* taken = std::get_if<SegmentAlloc>(&event.body)) {
       if (taken->device != device_ || sessions_.empty()) return;
+      sees_segments_ = true;
       const bool maps = sessions_[0]->allocator().config().expandable_segments;
       sessions_[0]->recorded({maps ? SegmentChange::Kind::kMap : SegmentChange::Kind::kAlloc,
                               taken->address, taken->bytes, taken->stream, PoolId{}});
@@ -140,6 +152,7 @@ class DeviceSimulation final : public Pass {
   }
 
   void finish(const Now& now) override {
+    for (const auto& session : sessions_) session->finish();
     now.ledger.for_each_live([&](const Block& block) {
       alive_.resolve(block, resolve_category(block, now.context, true), now.dictionary);
     });
@@ -147,16 +160,29 @@ class DeviceSimulation final : public Pass {
   }
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] std::optional<Bytes> limit() const noexcept { return limit_; }
+  [[nodiscard]] SettingsSource settings_from() const noexcept { return settings_from_; }
   [[nodiscard]] DeviceId device() const noexcept { return device_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Session>>& sessions() const { return sessions_; }
   [[nodiscard]] const std::optional<OomReport>& oom() const noexcept { return oom_; }
 
  private:
-  // The recorded run did not get this. Under a limit it is asked for again: with other settings it
-  // may pass, and nobody used it, so it is given back at once.
+  struct Freed {
+    BlockId block;
+    std::uint64_t event = 0;
+  };
+
+  // A block that changes its size is freed and allocated by one event. An allocator whose segments
+  // are recorded never does that: its block's true size was found out later than the block.
+  [[nodiscard]] bool is_correction(const Now& now, const Block& block) const noexcept {
+    return sees_segments_ && freed_.block == block.id && freed_.event == now.event;
+  }
+
+  // The recorded run did not get this. Where a limit is known it is asked for again: with other
+  // settings it may pass, and nobody used it, so it is given back at once.
   void try_again(const Now& now, Bytes requested) {
     const BlockId block(std::numeric_limits<std::uint64_t>::max());
-    if (!limited_ || requested <= Bytes{}) return;
+    if (!asks_again_ || requested <= Bytes{}) return;
     for (std::size_t i = 0; i < sessions_.size(); ++i) {
       const bool ran = !sessions_[i]->failed();
       if (!sessions_[i]->alloc(block, requested, StreamId{}) && ran && i == 0) {
@@ -191,7 +217,11 @@ class DeviceSimulation final : public Pass {
 
   DeviceId device_;
   std::string name_;
-  bool limited_;
+  std::optional<Bytes> limit_;
+  SettingsSource settings_from_;
+  bool asks_again_;
+  bool sees_segments_ = false;
+  Freed freed_;  // the last one
   std::vector<std::unique_ptr<Session>> sessions_;
   std::optional<OomReport> oom_;
   AliveAtFailure alive_;
@@ -220,30 +250,57 @@ class Simulator {
     const bool wanted = options_.device.empty() ? info.name != "cpu" || options_.device == info.name
                                                 : info.name == options_.device;
     if (!wanted) return {};
-    auto simulation =
-        std::make_unique<DeviceSimulation>(id, info.name, options_.memory.has_value());
-    PEAKLINE_RETURN_IF_ERROR(add_sessions(*simulation, info));
+    const Result<RunSettings> found = settings_of(info.name);
+    if (!found.ok()) return found.status();
+    const RunSettings& run = *found;
+    const std::optional<Bytes> limit = options_.memory ? options_.memory : run.limit;
+    const SettingsSource from = options_.conf ? SettingsSource::kGiven
+                                : run.conf    ? SettingsSource::kRecording
+                                              : SettingsSource::kDefault;
+    auto simulation = std::make_unique<DeviceSimulation>(id, info.name, limit, from,
+                                                         limit.has_value() || run.conf.has_value());
+    DriverOptions driver;
+    if (info.total > Bytes{}) driver.total = info.total;
+    driver.in_use = run.outside;
+    PEAKLINE_RETURN_IF_ERROR(
+        add_sessions(*simulation, options_.conf.value_or(run.conf.value_or("")), driver));
     replay_.add(*simulation);
     devices_.push_back(std::move(simulation));
     return {};
   }
 
-  Status add_sessions(DeviceSimulation& simulation, const DeviceInfo& info) {
+  // The run's own settings, unless they are of a kind that cannot be simulated.
+  Result<RunSettings> settings_of(const std::string& device) {
+    RunSettings run = RunSettings::of(info_, device);
+    if (options_.conf || !run.conf) return run;
     const Result<TorchVersion> torch = version();
     if (!torch.ok()) return torch.status();
-    DriverOptions driver;
-    if (info.total > Bytes{}) driver.total = info.total;
-    std::vector<std::string> confs = {options_.conf};
+    const Result<AllocatorConfig> config = AllocatorConfig::parse(*run.conf, *torch);
+    if (config.ok()) return run;
+    warnings_.push_back(fmt::format("the run's settings '{}' are left out: {}", *run.conf,
+                                    config.status().message()));
+    run.conf.reset();
+    return run;
+  }
+
+  Status add_sessions(DeviceSimulation& simulation, const std::string& base,
+                      const DriverOptions& driver) {
+    const Result<TorchVersion> torch = version();
+    if (!torch.ok()) return torch.status();
+    const std::optional<Bytes> limit = simulation.limit();
+    const Result<AllocatorConfig> config = AllocatorConfig::parse(base, *torch);
+    if (!config.ok()) return config.status();
+    simulation.add(std::make_unique<Session>(*config, driver, limit));
     // Other settings are needed to say what would have helped, so they run along under a limit.
-    if (options_.compare || options_.memory) {
-      for (std::string& conf : sensible_settings(*torch, options_.memory.has_value())) {
-        if (conf != options_.conf) confs.push_back(std::move(conf));
-      }
-    }
-    for (const std::string& conf : confs) {
-      Result<AllocatorConfig> config = AllocatorConfig::parse(conf, *torch);
-      if (!config.ok()) return config.status();
-      simulation.add(std::make_unique<Session>(*config, driver, options_.memory));
+    if (!options_.compare && !limit) return {};
+    std::vector<std::string> tried = {config->canonical()};
+    for (const std::string& setting : sensible_settings(*torch, limit.has_value())) {
+      const Result<AllocatorConfig> other =
+          AllocatorConfig::parse(setting.empty() ? "" : add_settings(base, setting), *torch);
+      if (!other.ok()) continue;  // the two do not go together
+      if (std::ranges::find(tried, other->canonical()) != tried.end()) continue;
+      tried.push_back(other->canonical());
+      simulation.add(std::make_unique<Session>(*other, driver, limit));
     }
     return {};
   }
@@ -264,6 +321,7 @@ class Simulator {
   Replay replay_;
   std::size_t known_devices_ = 0;
   std::vector<std::unique_ptr<DeviceSimulation>> devices_;
+  std::vector<std::string> warnings_;
 };
 
 // The device with the highest peak; of equal ones the first.
@@ -298,7 +356,8 @@ Result<SimulationResult> Simulator::finish() {
   result.device = device->name();
   result.gpu = dictionary_.device(device->device()).model;
   if (const auto it = info_.find("torch"); it != info_.end()) result.torch = it->second;
-  result.memory = options_.memory;
+  result.memory = device->limit();
+  result.settings_from = device->settings_from();
   const Session& first = *device->sessions()[0];
   result.outcome = first.outcome();
   result.stats = first.allocator().stats();
@@ -311,17 +370,36 @@ Result<SimulationResult> Simulator::finish() {
     rank(result.others);
   }
   result.diagnostics = replay_.diagnostics();
+  result.warnings = warnings_;
   for (const std::string& name : first.allocator().config().without_effect) {
     result.warnings.push_back(fmt::format("setting {} changes no device memory", name));
   }
   return result;
 }
 
+// Facts may be written as late as the end of a run, so all of the recording is read for them,
+// unless they are there already.
+Result<RunInfo> facts_of(TraceReader& reader, const SourceOpener& open) {
+  if (reader.info().contains("allocator_conf")) return reader.info();
+  Result<std::unique_ptr<Source>> source = open();
+  if (!source.ok()) return source.status();
+  Result<TraceReader> all = TraceReader::open(std::move(source).value());
+  if (!all.ok()) return all.status();
+  for (;;) {
+    const Result<std::span<const Event>> events = all->next();
+    if (!events.ok()) return events.status();
+    if (events->empty()) return all->info();
+  }
+}
+
 Result<SimulationResult> simulate_recording(std::unique_ptr<Source> source,
+                                            const SourceOpener& open,
                                             const SimulateOptions& options) {
   Result<TraceReader> reader = TraceReader::open(std::move(source));
   if (!reader.ok()) return reader.status();
-  Simulator simulator(options, reader->dictionary(), reader->info());
+  const Result<RunInfo> info = facts_of(*reader, open);
+  if (!info.ok()) return info.status();
+  Simulator simulator(options, reader->dictionary(), *info);
   for (;;) {
     const Result<std::span<const Event>> events = reader->next();
     if (!events.ok()) return events.status();
@@ -359,7 +437,7 @@ std::vector<std::string> sensible_settings(TorchVersion torch, bool limited) {
 Result<SimulationResult> simulate(const SourceOpener& open, const SimulateOptions& options) {
   // The settings are the user's own words: say what is wrong with them before reading anything.
   const Result<AllocatorConfig> config =
-      AllocatorConfig::parse(options.conf, options.torch.value_or(TorchVersion{}));
+      AllocatorConfig::parse(options.conf.value_or(""), options.torch.value_or(TorchVersion{}));
   if (!config.ok()) return config.status();
   Result<std::unique_ptr<Source>> source = open();
   if (!source.ok()) return source.status();
@@ -368,7 +446,7 @@ Result<SimulationResult> simulate(const SourceOpener& open, const SimulateOption
   if (!start.ok()) return start.status();
   const FileKind kind = kind_of_file(*start);
   if (kind != FileKind::kCsv && kind != FileKind::kPickle) {
-    return simulate_recording(std::move(peeked), options);
+    return simulate_recording(std::move(peeked), open, options);
   }
   Dictionary dictionary;
   RunInfo info;

@@ -57,6 +57,17 @@ Json recorded_json(const RecordedSegments& recorded) {
           {"equal", recorded.equal}};
 }
 
+std::string_view source_name(SettingsSource source) {
+  switch (source) {
+    case SettingsSource::kGiven:
+      return "given";
+    case SettingsSource::kRecording:
+      return "recording";
+    default:
+      return "default";
+  }
+}
+
 }  // namespace
 
 std::string simulation_to_json(const SimulationResult& result) {
@@ -66,6 +77,7 @@ std::string simulation_to_json(const SimulationResult& result) {
   out["gpu"] = result.gpu;
   out["torch"] = result.torch;
   out["memory_limit"] = result.memory ? Json(result.memory->raw()) : Json(nullptr);
+  out["settings_from"] = source_name(result.settings_from);
   out.update(outcome_json(result.outcome));
   out["oom"] = result.oom ? oom_json(*result.oom) : Json(nullptr);
   out["recorded"] = result.recorded ? recorded_json(*result.recorded) : Json(nullptr);

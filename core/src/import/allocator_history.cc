@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace peakline {
 namespace {
@@ -34,6 +35,7 @@ Status AllocatorHistory::on(const HistoryEntry& entry) {
       entry.action == "free_completed" && pending_ && pending_->first == entry.address;
   PEAKLINE_RETURN_IF_ERROR(settle(!completes));
   if (completes) return {};
+  PEAKLINE_RETURN_IF_ERROR(judge(entry));
   if (entry.action == "alloc") return alloc(entry);
   if (entry.action == "free_requested") return free_requested(entry);
   if (entry.action == "free_completed") return free_completed(entry);
@@ -70,6 +72,7 @@ Status AllocatorHistory::alloc(const HistoryEntry& entry) {
   if (waiting_.contains(begin)) return overlap(begin);
   const BlockId block{next_block_++};
   live_.emplace_hint(next, begin, Live{block, end});
+  count_block(begin, true);
   ++counts_.allocations;
   return write(
       Alloc{block, counted(entry.size), Bytes(entry.size), Address(begin), entry.stream, device_},
@@ -104,7 +107,9 @@ Status AllocatorHistory::settle(bool waits) {
   if (!pending_) return {};
   const auto [address, block] = *pending_;
   pending_.reset();
-  if (waits) {
+  if (!waits) {
+    count_block(address, false);
+  } else {
     waiting_.emplace(address, block);
     PEAKLINE_RETURN_IF_ERROR(write(StreamUse{block, kUnknownStream}));
   }
@@ -120,18 +125,70 @@ Status AllocatorHistory::free_completed(const HistoryEntry& entry) {
   }
   const BlockId block = it->second;
   waiting_.erase(it);
+  count_block(entry.address, false);
   return write(FreeCompleted{block});
 }
 
 Status AllocatorHistory::segment(const HistoryEntry& entry, bool taken) {
   if (!taken) {
+    segments_.erase(entry.address);
     return write(SegmentFree{Address(entry.address), Bytes(entry.size), device_});
   }
   ++counts_.segments;
+  segments_[entry.address] = {entry.address + static_cast<std::uint64_t>(entry.size), 0};
   return write(SegmentAlloc{Address(entry.address), Bytes(entry.size), entry.stream, device_});
 }
 
-Status AllocatorHistory::finish() { return settle(false); }
+void AllocatorHistory::count_block(std::uint64_t address, bool begins) {
+  auto it = segments_.upper_bound(address);
+  if (it == segments_.begin()) return;
+  Segment& segment = (--it)->second;
+  if (address >= segment.end) return;
+  if (begins) {
+    ++segment.blocks;
+  } else if (segment.blocks > 0) {
+    --segment.blocks;
+  }
+}
+
+// A history does not say why segments were given back. When all free ones were, the program emptied
+// the cache, or an allocation did so before it tried again; that one was then at the same place in
+// the program. When some were kept, the allocator collected garbage.
+Status AllocatorHistory::judge(const HistoryEntry& entry) {
+  const bool returns = entry.action == "segment_free" || entry.action == "segment_unmap";
+  if (returns || entry.action == "empty_cache") {
+    if (!given_back_ || given_back_->is_over) given_back_.emplace();
+    given_back_->told = given_back_->told || !returns;
+    if (returns) given_back_->place = entry.op;
+    return {};
+  }
+  if (!given_back_) return {};
+  if (!given_back_->is_over) {
+    given_back_->is_over = true;
+    const auto is_free = [](const auto& segment) { return segment.second.blocks == 0; };
+    given_back_->some_was_kept = std::ranges::any_of(segments_, is_free);
+  }
+  if (entry.action == "segment_alloc" || entry.action == "segment_map") {
+    given_back_->took_another = true;
+    return {};
+  }
+  const bool allocates = entry.action == "alloc" || entry.action == "oom";
+  if (!allocates && entry.action != "free_requested" && entry.action != "free") return {};
+  const GivenBack why = *std::exchange(given_back_, std::nullopt);
+  if (why.told || why.some_was_kept) return {};
+  const bool needed_it = entry.action == "oom" || why.took_another;
+  if (allocates && needed_it && !why.place.empty() && why.place == entry.op) {
+    return write(OutOfMemory{Bytes(entry.size), device_, OutOfMemory::Kind::kRetry});
+  }
+  return write(EmptyCache{device_});
+}
+
+Status AllocatorHistory::finish() {
+  PEAKLINE_RETURN_IF_ERROR(settle(false));
+  HistoryEntry end;
+  end.action = "free";  // whatever comes next says what segments were given back for
+  return judge(end);
+}
 
 Status AllocatorHistory::write(const EventBody& body, std::string_view op) {
   if (!op.empty()) PEAKLINE_RETURN_IF_ERROR(sink_.write({now_, ThreadId{}, OpBegin{sink_.op(op)}}));

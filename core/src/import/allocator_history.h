@@ -45,11 +45,25 @@ class AllocatorHistory {
     BlockId block;
     std::uint64_t end = 0;
   };
+  struct Segment {
+    std::uint64_t end = 0;
+    std::uint64_t blocks = 0;  // in use: alive, or waiting for other streams
+  };
+  // Segments that were given back, until it is known what for.
+  struct GivenBack {
+    std::string place;           // where the program was
+    bool told = false;           // the history says that the cache was emptied
+    bool is_over = false;        // other entries followed
+    bool some_was_kept = false;  // a free segment: then the allocator collected garbage
+    bool took_another = false;   // a new segment followed
+  };
 
   Status alloc(const HistoryEntry& entry);
   Status free_requested(const HistoryEntry& entry);
   Status free_completed(const HistoryEntry& entry);
   Status segment(const HistoryEntry& entry, bool taken);
+  Status judge(const HistoryEntry& entry);
+  void count_block(std::uint64_t address, bool begins);
   // Writes the free that was held back to see whether its block had to wait.
   Status settle(bool waits);
   Status write(const EventBody& body, std::string_view op = {});
@@ -62,6 +76,8 @@ class AllocatorHistory {
   std::map<std::uint64_t, Live> live_;                        // by address
   std::unordered_map<std::uint64_t, BlockId> waiting_;        // freed, not completed, by address
   std::optional<std::pair<std::uint64_t, BlockId>> pending_;  // a free to be settled
+  std::map<std::uint64_t, Segment> segments_;                 // by address
+  std::optional<GivenBack> given_back_;
   ImportedCounts counts_;
 };
 

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
+#include <peakline/allocator_config.h>
 #include <peakline/import.h>
 
 #include "import/allocator_history.h"
@@ -43,6 +45,12 @@ std::string frame_name(const Value* frames) {
     return fmt::format("{}:{} {}", file, integer(*frame, "line"), text(*frame, "name"));
   }
   return {};
+}
+
+// Whether it matters where the program was at such an entry.
+bool has_place(std::string_view action) {
+  return action == "alloc" || action == "oom" || action == "segment_free" ||
+         action == "segment_unmap";
 }
 
 // Streams are pointers in a snapshot; recordings number them, the default stream first.
@@ -197,7 +205,7 @@ class Emitter final : public Walker {
     entry.stream = streams_.of(integer(dict, "stream"));
     entry.time = TimeNs(std::max<std::int64_t>(0, integer(dict, "time_us") - origin_) * 1000);
     const std::string op =
-        entry.action == "alloc" ? frame_name(dict.find("frames")) : std::string();
+        has_place(entry.action) ? frame_name(dict.find("frames")) : std::string();
     entry.op = op;
     if (!AllocatorHistory::knows(entry.action)) return {};
     Status status = (*history)->on(entry);
@@ -256,14 +264,26 @@ class Emitter final : public Walker {
   std::map<std::size_t, std::unique_ptr<AllocatorHistory>> histories_;
 };
 
-Status read_with(const SourceOpener& open, Walker& walker) {
+// The settings that torch puts into its snapshots; nothing where it does not.
+std::optional<std::string> settings_of(const Value& snapshot) {
+  const Container* root = pickle::container_of(snapshot);
+  const Value* found = root != nullptr ? root->find("allocator_settings") : nullptr;
+  const Container* settings = found != nullptr ? pickle::container_of(*found) : nullptr;
+  if (settings == nullptr) return std::nullopt;
+  for (const std::string_view key : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    if (settings->find(key) != nullptr) return std::string(text(*settings, key));
+  }
+  return std::nullopt;
+}
+
+Result<Value> read_with(const SourceOpener& open, Walker& walker) {
   Result<std::unique_ptr<Source>> source = open();
   if (!source.ok()) return source.status();
-  const Result<Value> value = pickle::read(**source, &walker);
+  Result<Value> value = pickle::read(**source, &walker);
   if (!value.ok()) return value.status();
-  if (walker.has_segments() || walker.entries() > 0) return {};
+  if (walker.has_segments() || walker.entries() > 0) return value;
   const Container* root = pickle::container_of(*value);
-  if (root != nullptr && root->find("device_traces") != nullptr) return {};
+  if (root != nullptr && root->find("device_traces") != nullptr) return value;
   return invalid_input(fmt::format(
       "{} is a pickle, but not a memory snapshot: it has no 'segments' and no 'device_traces'",
       (*source)->name()));
@@ -273,10 +293,19 @@ Status read_with(const SourceOpener& open, Walker& walker) {
 
 Result<ImportedCounts> import_snapshot(const SourceOpener& open, EventSink& sink) {
   BeforeFinder finder;
-  PEAKLINE_RETURN_IF_ERROR(read_with(open, finder));
+  const Result<Value> snapshot = read_with(open, finder);
+  if (!snapshot.ok()) return snapshot.status();
   finder.finish();
+  // Before the first event: who simulates needs them then.
+  if (const std::optional<std::string> conf = settings_of(*snapshot)) {
+    sink.info("allocator_conf", *conf);
+    if (const Result<AllocatorConfig> config = AllocatorConfig::parse(*conf); config.ok()) {
+      sink.info("allocator_settings", config->canonical());
+    }
+  }
   Emitter emitter(sink, finder.devices);
-  PEAKLINE_RETURN_IF_ERROR(read_with(open, emitter));
+  const Result<Value> again = read_with(open, emitter);
+  if (!again.ok()) return again.status();
   sink.info("producer", "import");
   sink.info("imported_from", "torch snapshot");
   return emitter.finish();

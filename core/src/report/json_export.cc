@@ -105,6 +105,7 @@ nlohmann::ordered_json summary_json(const Summary& summary) {
   const DeviceSummary* main = summary.main_device();
   put_device(out, main == nullptr ? nothing : *main);
   out["torch"] = text(summary.info, "torch");
+  out["allocator_conf"] = summary.allocator_conf ? Json(*summary.allocator_conf) : Json(nullptr);
   out["host_peak"] = summary.host_peak.raw();
   out["unknown_values"] = summary.unknown_values;
   out["events"] = summary.events;

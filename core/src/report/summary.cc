@@ -156,7 +156,8 @@ void fill_reserved(DeviceSummary& out, const DeviceTotals& totals,
 }
 
 void fill_limit(DeviceSummary& out, const RunInfo& info) {
-  const std::optional<std::int64_t> limit = number(info, "memory_limit." + out.name);
+  std::optional<std::int64_t> limit = number(info, "memory_limit." + out.name);
+  if (!limit) limit = number(info, "allocator_limit." + out.name);
   if (limit) out.memory_limit = Bytes(*limit);
   if (out.ooms > 0) {
     out.fits = false;
@@ -196,6 +197,9 @@ Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
 
   Summary summary;
   summary.info = reader.info();
+  if (const auto conf = summary.info.find("allocator_conf"); conf != summary.info.end()) {
+    summary.allocator_conf = conf->second;
+  }
   summary.events = end.events;
   summary.duration = end.time;
   summary.steps_completed = passes.steps.completed();

@@ -70,5 +70,7 @@ def _fragmentation(oom: dict[str, Any]) -> str:
 
 def _advice(settings: list[str]) -> str:
     if not settings:
-        return "No setting of PYTORCH_CUDA_ALLOC_CONF would let this allocation pass."
+        return "No other setting of PYTORCH_CUDA_ALLOC_CONF would let this allocation pass."
+    if not settings[0]:
+        return "Without the settings of PYTORCH_CUDA_ALLOC_CONF this allocation would pass."
     return f"PYTORCH_CUDA_ALLOC_CONF={settings[0]} would let this allocation pass."

@@ -14,11 +14,11 @@ namespace py = pybind11;
 namespace peakline::bindings {
 namespace {
 
-std::string simulate_spool(const capture::Spool& spool, const std::string& conf,
+std::string simulate_spool(const capture::Spool& spool, std::optional<std::string> conf,
                            std::optional<std::int64_t> memory, const std::string& device,
                            bool compare) {
   SimulateOptions options;
-  options.conf = conf;
+  options.conf = std::move(conf);
   options.device = device;
   options.compare = compare;
   if (memory) options.memory = Bytes(*memory);
@@ -34,6 +34,10 @@ std::string simulate_spool(const capture::Spool& spool, const std::string& conf,
 void bind_simulate(py::module_& m) {
   m.def("simulate", &simulate_spool, py::arg("spool"), py::arg("conf"), py::arg("memory"),
         py::arg("device"), py::arg("compare"));
+  m.def("canonical_settings", [](const std::string& conf, const std::string& torch) {
+    const TorchVersion version = value_or_throw(parse_torch_version(torch));
+    return value_or_throw(AllocatorConfig::parse(conf, version)).canonical();
+  });
   m.def("parse_size",
         [](const std::string& text) { return value_or_throw(parse_size(text)).raw(); });
 }

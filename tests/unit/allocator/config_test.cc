@@ -111,6 +111,30 @@ TEST(AllocatorConfig, AnyTextIsAnswered) {
   EXPECT_GT(accepted, 0u);
 }
 
+TEST(AllocatorConfig, EqualSettingsHaveOneSpelling) {
+  const auto canonical = [](std::string_view text) {
+    return AllocatorConfig::parse(text).value().canonical();
+  };
+  EXPECT_EQ(canonical(""), "");
+  EXPECT_EQ(canonical("expandable_segments:False,backend:native"), "");
+  EXPECT_EQ(canonical(" max_split_size_mb : 64 , expandable_segments:True,"),
+            "expandable_segments:True,max_split_size_mb:64");
+  EXPECT_EQ(canonical("roundup_power2_divisions:8"), "roundup_power2_divisions:8");
+  EXPECT_EQ(canonical("garbage_collection_threshold:0.80"), "garbage_collection_threshold:0.8");
+  for (const char* text : {"roundup_power2_divisions:[256:1,512:2,>:4]", "large_segment_size_mb:64",
+                           "max_non_split_rounding_mb:40,per_process_memory_fraction:0.5"}) {
+    EXPECT_EQ(canonical(canonical(text)), canonical(text)) << text;
+    EXPECT_NE(canonical(text), "") << text;
+  }
+}
+
+TEST(AllocatorConfig, SettingsThatAreAddedReplaceTheirOwnKindOnly) {
+  EXPECT_EQ(add_settings("", "expandable_segments:True"), "expandable_segments:True");
+  EXPECT_EQ(add_settings("max_split_size_mb:64,roundup_power2_divisions:[256:1,>:4]",
+                         "max_split_size_mb:128,expandable_segments:True"),
+            "max_split_size_mb:128,roundup_power2_divisions:[256:1,>:4],expandable_segments:True");
+}
+
 TEST(TorchVersion, IsReadFromWhatTorchSays) {
   EXPECT_EQ(*parse_torch_version("2.13.0+cu130"), (TorchVersion{2, 13}));
   EXPECT_EQ(*parse_torch_version("2.11"), (TorchVersion{2, 11}));

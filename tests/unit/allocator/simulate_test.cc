@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include <peakline/simulate.h>
 
+#include "allocator/session.h"
 #include "import_support.h"
 #include "trace_builder.h"
 
@@ -156,6 +158,90 @@ TEST(Simulate, AgreementWithRecordedSegmentsIsCounted) {
   const Result<SimulationResult> changed = simulate(opener(csv), other);
   EXPECT_FALSE(changed->recorded->equal);
   EXPECT_EQ(changed->recorded->same, 1u);
+}
+
+// A recording in which each of five frees waits, or not, while the next block is allocated.
+TraceBuilder side_stream(bool waits) {
+  TraceBuilder trace;
+  trace.device("cuda:0");
+  for (int i = 0; i < 5; ++i) {
+    const std::string block = "block " + std::to_string(i);
+    trace.alloc(block, 30_MiB).free(block);
+    if (waits) trace.stream_use(block, kUnknownStream.raw());
+  }
+  for (int i = 0; i < 5 && waits; ++i) trace.free_completed("block " + std::to_string(i));
+  return trace.alloc("last", 30_MiB);
+}
+
+Result<SimulationResult> simulated(const TraceBuilder& trace, const SimulateOptions& options = {}) {
+  const std::vector<std::byte> bytes = trace.bytes();
+  return simulate([&] { return Result<std::unique_ptr<Source>>(make_memory_source(bytes)); },
+                  options);
+}
+
+TEST(Simulate, ABlockThatIsSaidToWaitAfterItsFreeIsNotReusedBeforeItIsComplete) {
+  EXPECT_EQ(simulated(side_stream(false))->outcome.peak_reserved, 30_MiB);
+  EXPECT_EQ(simulated(side_stream(true))->outcome.peak_reserved, 150_MiB);
+}
+
+TEST(Simulate, WhatIsRememberedOfFreesIsWhatWaits) {
+  Session session(AllocatorConfig{}, DriverOptions{}, std::nullopt);
+  for (std::uint64_t i = 1; i <= 1000; ++i) {
+    session.alloc(BlockId(i), 1_MiB, StreamId{});
+    session.free(BlockId(i));
+  }
+  session.finish();
+  EXPECT_EQ(session.waiting(), 0u);
+}
+
+TraceBuilder with_settings(const std::string& conf, const std::string& limit = "") {
+  TraceBuilder trace;
+  trace.info("torch", "2.13.0").info("allocator_conf", conf);
+  if (!limit.empty()) trace.info("allocator_limit.cuda:0", limit);
+  return trace.device("cuda:0").alloc("a", 3_MiB).alloc("b", 100_MiB);
+}
+
+TEST(Simulate, TheRunsOwnSettingsHoldUnlessOthersAreGiven) {
+  const auto own = simulated(with_settings("large_segment_size_mb:40", "419430400"));
+  EXPECT_EQ(own->outcome.conf, "large_segment_size_mb:40");
+  EXPECT_EQ(own->settings_from, SettingsSource::kRecording);
+  EXPECT_EQ(own->memory, 400_MiB);
+  EXPECT_EQ(own->outcome.peak_reserved, 140_MiB);
+  SimulateOptions defaults;
+  defaults.conf = "";
+  const auto given = simulated(with_settings("large_segment_size_mb:40"), defaults);
+  EXPECT_EQ(given->settings_from, SettingsSource::kGiven);
+  EXPECT_EQ(given->outcome.peak_reserved, 120_MiB);
+  EXPECT_EQ(simulated(side_stream(false))->settings_from, SettingsSource::kDefault);
+}
+
+TEST(Simulate, ALimitOfTheRunMakesItFailAsTheRunDid) {
+  const auto result = simulated(with_settings("", "104857600"));
+  EXPECT_FALSE(result->outcome.fits);
+  EXPECT_TRUE(result->oom.has_value());
+}
+
+TEST(Simulate, SettingsThatCannotBeSimulatedAreSaidAndLeftOut) {
+  const auto result = simulated(with_settings("backend:cudaMallocAsync"));
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->warnings.size(), 1u);
+  EXPECT_NE(result->warnings[0].find("cudaMallocAsync"), std::string::npos);
+}
+
+TEST(Simulate, ASettingThatIsOnAlreadyIsNotAdvised) {
+  SimulateOptions options;
+  options.compare = true;
+  const auto result =
+      simulated(with_settings("roundup_power2_divisions:4,expandable_segments:True"), options);
+  std::set<std::string> seen;
+  for (const SettingOutcome& other : result->others) {
+    const std::string text = AllocatorConfig::parse(other.conf).value().canonical();
+    EXPECT_NE(text, "expandable_segments:True,roundup_power2_divisions:4");
+    EXPECT_TRUE(text.empty() || text.find("expandable_segments:True") != std::string::npos)
+        << "others are tried beside what is on, not in its place: " << text;
+    EXPECT_TRUE(seen.insert(text).second) << text << " is there twice";
+  }
+  EXPECT_GT(result->others.size(), 3u);
 }
 
 TEST(Simulate, JsonHasTheAgreedKeys) {

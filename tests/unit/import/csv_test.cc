@@ -43,6 +43,29 @@ TEST(ImportCsv, AFreeThatIsCompletedLaterWaitedForAnotherStream) {
   EXPECT_EQ(run->all<FreeCompleted>().size(), 1u);
 }
 
+// Two segments that are free, as rows.
+constexpr const char* kTwoFree =
+    "segment_alloc,2097152,20971520,0\nalloc,2097152,20971520,0\n"
+    "segment_alloc,41943040,20971520,0\nalloc,41943040,20971520,0\n"
+    "free_requested,2097152,1,0\nfree_completed,2097152,1,0\n"
+    "free_requested,41943040,1,0\nfree_completed,41943040,1,0\n";
+
+TEST(ImportCsv, AllFreeSegmentsGivenBackAreAnEmptiedCache) {
+  const auto run = imported_csv(std::string(kHeader) + kTwoFree +
+                                "segment_free,2097152,20971520,0\n"
+                                "segment_free,41943040,20971520,0\n");
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->all<EmptyCache>().size(), 1u);
+}
+
+TEST(ImportCsv, SomeFreeSegmentsGivenBackAreGarbage) {
+  const auto run = imported_csv(std::string(kHeader) + kTwoFree +
+                                "segment_free,2097152,20971520,0\n"
+                                "segment_alloc,81788928,31457280,0\nalloc,81788928,31457280,0\n");
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_TRUE(run->all<EmptyCache>().empty());
+}
+
 TEST(ImportCsv, ColumnsMayComeInAnyOrderAndCommentsAreSkipped) {
   const auto run =
       imported_csv("# recorded somewhere\nsize,stream,note,addr,action\n7,0,hello,512,alloc\n");

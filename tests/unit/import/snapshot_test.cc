@@ -87,6 +87,43 @@ TEST(ImportSnapshot, TheInnermostPythonFrameNamesTheOp) {
   EXPECT_EQ(run->dictionary.op(run->all<OpBegin>()[0].op), "train.py:12 forward");
 }
 
+// A free segment is given back at `line`, and another one taken for an allocation at line 7.
+std::string gives_back_at(std::int64_t line) {
+  return snapshot([line](PickleWriter& w) {
+    w.entry("segment_alloc", 2097152, 20971520, 1).entry("alloc", 2097152, 20971520, 2, 5);
+    w.entry("free_requested", 2097152, 20971520, 3).entry("free_completed", 2097152, 20971520, 3);
+    w.entry("segment_free", 2097152, 20971520, 4, line);
+    w.entry("segment_alloc", 41943040, 31457280, 5).entry("alloc", 41943040, 31457280, 6, 7);
+  });
+}
+
+TEST(ImportSnapshot, SegmentsGivenBackWhereMemoryIsAskedForAreARetry) {
+  const auto run = imported_snapshot(gives_back_at(7));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  const auto failures = run->all<OutOfMemory>();
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0].kind, OutOfMemory::Kind::kRetry);
+  EXPECT_TRUE(run->all<EmptyCache>().empty());
+}
+
+TEST(ImportSnapshot, SegmentsGivenBackElsewhereAreAnEmptiedCache) {
+  const auto run = imported_snapshot(gives_back_at(6));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->all<EmptyCache>().size(), 1u);
+  EXPECT_TRUE(run->all<OutOfMemory>().empty());
+}
+
+TEST(ImportSnapshot, TheAllocatorsSettingsAreKept) {
+  PickleWriter writer;
+  writer.dict().text("segments").list().end_list().text("device_traces").list().end_list();
+  writer.text("allocator_settings").dict().text("PYTORCH_CUDA_ALLOC_CONF");
+  writer.text("max_split_size_mb:64,expandable_segments:True").end_dict().end_dict();
+  const auto run = imported_snapshot(writer.done());
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->info["allocator_conf"], "max_split_size_mb:64,expandable_segments:True");
+  EXPECT_EQ(run->info["allocator_settings"], "expandable_segments:True,max_split_size_mb:64");
+}
+
 TEST(ImportSnapshot, OtherPicklesAreRefused) {
   EXPECT_EQ(imported_snapshot("]K\1a.")->status.message(),
             "memory is a pickle, but not a memory snapshot: it has no 'segments' and no "
