@@ -64,6 +64,8 @@ void Assembler::on_memory(const RawEvent& raw) {
       return resize(raw);
     case RawKind::kLabel:
       return label(raw);
+    case RawKind::kSureness:
+      return sureness(raw);
     case RawKind::kTotal:
       return total(raw);
     case RawKind::kForeignBlock:
@@ -224,6 +226,12 @@ void Assembler::label(const RawEvent& raw) {
   block->owner = raw.size;
   emit(raw.thread, Label{block->block, wanted, ModuleId(static_cast<std::uint32_t>(raw.size >> 32)),
                          NameId(static_cast<std::uint32_t>(raw.size))});
+}
+
+void Assembler::sureness(const RawEvent& raw) {
+  const LiveBlock* block = device(raw).blocks.find(raw.address);
+  if (block == nullptr) return;
+  emit(raw.thread, Sureness{block->block, static_cast<Certainty>(raw.id)});
 }
 
 // What is passed to a model may also be a parameter, a gradient, or another model's output.

@@ -65,6 +65,7 @@ class Assembler : private ModuleTracker::Output {
   void set_size(std::uint16_t thread, Device& device, LiveBlock& block, std::int64_t bytes);
   void total(const RawEvent& raw);
   void label(const RawEvent& raw);
+  void sureness(const RawEvent& raw);
   [[nodiscard]] static bool may_be_input(const LiveBlock& block) noexcept;
   Device& device(const RawEvent& raw);
 

@@ -17,6 +17,7 @@ enum class RawKind : std::uint8_t {
   kFreeCompleted,  // address; only when that was later than the free
   kResize,         // address, size: the new one
   kLabel,          // address, size: module << 32 | name, id: category
+  kSureness,       // address, id: certainty
   kLabelWalk,      // the labels of parameters and what belongs to them follow, or are as before
   kTotal,          // size: what the allocator now counts on this device
   kForeignBlock,   // size: bytes that were alive before, and that nothing more is known of

@@ -2,6 +2,7 @@
 add_executable(kernel_tests
   unit/kernels/attention_test.cc
   unit/kernels/blas_test.cc
+  unit/kernels/certainty_test.cc
   unit/kernels/indexing_test.cc
   unit/kernels/norm_rnn_conv_test.cc
   unit/kernels/planned_convolution_test.cc

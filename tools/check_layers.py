@@ -25,6 +25,7 @@ PRIVATE = (
     "import/",
     "kernels/",
     "profile/",
+    "planner_client/",
 )
 
 # folder: what an include in it must not begin with, and why

@@ -1,6 +1,7 @@
-"""Lists ops for the virtual GPU: those with a kernel on CUDA, those with a shape function in C++.
+"""Lists ops for the virtual GPU: those with a kernel on CUDA, those with a shape function in C++,
+those that are one loop over elements.
 
-    python tools/list_cuda_ops.py NATIVE_FUNCTIONS_YAML CUDA_OPS SHAPE_FUNCTIONS
+    python tools/list_cuda_ops.py NATIVE_FUNCTIONS_YAML CUDA_OPS SHAPE_FUNCTIONS ITERATOR_OPS
 
 torch's wheel carries the list of all ops with the backends that implement each. What is in no such
 list is composed of other ops, on a real GPU and on a virtual one alike. A structured op has its
@@ -58,20 +59,36 @@ def shape_functions(text: str) -> list[tuple[str, str]]:
     return sorted(set(pairs))
 
 
+def iterator_ops(text: str) -> list[str]:
+    """Ops that are one loop of torch's TensorIterator, which needs no memory but the result."""
+    own: set[str] = set()
+    delegates: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines():
+        if match := FUNC.match(line):
+            name = match[1]
+        elif match := DELEGATE.match(line):
+            delegates[name] = match[1]
+        elif line.startswith("  structured_inherits: TensorIteratorBase"):
+            own.add(name)
+    return sorted(own | {op for op, out in delegates.items() if out in own})
+
+
 def main() -> int:
-    source, cuda, shapes = (Path(argument) for argument in sys.argv[1:4])
+    source, cuda, shapes, iterators = (Path(argument) for argument in sys.argv[1:5])
     text = source.read_text()
-    ops, functions = cuda_ops(text), shape_functions(text)
-    if len(ops) < 500 or len(functions) < 200:
+    ops, functions, loops = cuda_ops(text), shape_functions(text), iterator_ops(text)
+    if len(ops) < 500 or len(functions) < 200 or len(loops) < 200:
         print(
-            f"{source} lists only {len(ops)} ops on CUDA and {len(functions)} shape functions: "
-            "its form must have changed",
+            f"{source} lists only {len(ops)} ops on CUDA, {len(functions)} shape functions and "
+            f"{len(loops)} loops over elements: its form must have changed",
             file=sys.stderr,
         )
         return 1
     note = "// Made by tools/list_cuda_ops.py.\n"
     cuda.write_text(note + "".join(f'"{op}",\n' for op in ops))
     shapes.write_text(note + "".join(f"SHAPE_FUNCTION({op}, {fn})\n" for op, fn in functions))
+    iterators.write_text(note + "".join(f'"aten::{op}",\n' for op in loops))
     return 0
 
 

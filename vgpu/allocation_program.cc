@@ -68,13 +68,15 @@ class ProgramWriter {
 }  // namespace
 
 void add_program(const Call& call, Engine& engine, ShapeEntry& entry) {
-  KernelState state = kernel_state(engine.memory().config());
-  state.conv_planner = engine.conv_planner();
-  const AllocationProgram program =
-      allocation_program(op_call(call, entry), engine.profile(), state);
+  const KernelState state = engine.kernel_state(kernel_switches());
+  const OpCall op = op_call(call, entry, state.switches);
+  const AllocationProgram program = allocation_program(op, engine.profile(), state);
+  if (op.convolution && op.convolution->backend == Convolution::Backend::kCudnn) {
+    engine.note_cudnn();
+  }
+  if (program.certainty == Certainty::kOutputsOnly) engine.note_outputs_only(call.info.name.text);
   const std::vector<Output*> flat = flat_outputs(entry);
   for (const OutputChange& change : program.changes) apply(change, flat, entry);
-  entry.certainty = program.certainty;
   ProgramWriter writer(entry);
   for (const Step& step : program.steps) {
     if (step.kind != Step::Kind::kOutput) {

@@ -20,8 +20,7 @@ std::int64_t choose_attention(const at::Tensor& query, const at::Tensor& key,
   asked.enable_gqa = gqa;
   asked.needs_grad = at::GradMode::is_enabled() &&
                      (query.requires_grad() || key.requires_grad() || value.requires_grad());
-  return static_cast<std::int64_t>(
-      sdp_choice(asked, engine.profile(), kernel_state(engine.memory().config())));
+  return static_cast<std::int64_t>(sdp_choice(asked, engine.profile(), sdp_switches()));
 }
 
 }  // namespace peakline::vgpu

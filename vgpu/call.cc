@@ -1,6 +1,11 @@
 #include "vgpu/call.h"
 
+#include <iterator>
+#include <string>
 #include <string_view>
+#include <unordered_set>
+
+#include <peakline/kernel_memory.h>
 
 #include "vgpu/shape_functions.h"
 
@@ -41,6 +46,16 @@ bool takes_host_tensors(std::string_view name) {
     if (known == name) return true;
   }
   return name.starts_with("aten::_foreach_");
+}
+
+// Ops that torch declares as one loop of its TensorIterator ("structured_inherits").
+bool is_iterator_op(const std::string& full_name) {
+  static constexpr const char* kNames[] = {
+#include "iterator_ops.inc"
+  };
+  static const auto* const kSet =
+      new std::unordered_set<std::string>(std::begin(kNames), std::end(kNames));
+  return kSet->contains(full_name);
 }
 
 }  // namespace
@@ -96,6 +111,8 @@ OpInfo describe(const c10::OperatorHandle& op) {
   info.counts_versions = info.changes_in_place && schema.name().starts_with("aten::_foreach_");
   info.shapes = shape_function(info.full_name);
   info.mixes_devices = takes_host_tensors(schema.name());
+  info.elementwise = info.view || op.hasTag(at::Tag::pointwise) || is_iterator_op(info.full_name);
+  info.has_kernel_rule = has_kernel_rule(schema.name());
   return info;
 }
 

@@ -34,6 +34,8 @@ struct OpInfo {
   bool takes_masks = false;       // sizes depend on values where an index is a mask
   bool counts_versions = false;   // its CUDA kernel itself tells autograd of the change
   bool mixes_devices = false;     // takes host tensors of any size beside the GPU's
+  bool elementwise = false;       // torch declares it as one loop over elements, or as a view
+  bool has_kernel_rule = false;   // what it allocates may depend on switches
   ShapeRule rule = nullptr;
   const c10::KernelFunction* shapes = nullptr;  // torch's own, in C++
 };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include <peakline/conv_planner.h>
@@ -56,6 +57,21 @@ class Engine {
   [[nodiscard]] const DeviceProfile& profile() const noexcept { return memory_.profile(); }
   // cuDNN itself; null when it is not installed.
   [[nodiscard]] ConvPlanner* conv_planner() const noexcept { return planner_.get(); }
+  // All that kernels depend on, under these switches.
+  [[nodiscard]] KernelState kernel_state(const KernelSwitches& switches);
+  // What torch gives to cuBLAS and cuBLASLt: as the environment says now (scripts set it in their
+  // first lines), unless it was set otherwise.
+  [[nodiscard]] BlasWorkspaces blas_workspaces();
+  void set_cublas_workspace(std::optional<Bytes> bytes);
+  void set_cublaslt_workspace(std::optional<Bytes> bytes);
+  // How often such a setting was changed: what was remembered before is out of date.
+  [[nodiscard]] std::uint64_t settings_changes() const noexcept { return settings_changes_.load(); }
+  // A convolution went to cuDNN.
+  void note_cudnn() noexcept { used_cudnn_.store(true); }
+  [[nodiscard]] bool used_cudnn() const noexcept { return used_cudnn_.load(); }
+  // An op ran of which nobody knows what it needs beside its results.
+  void note_outputs_only(const std::string& op);
+  [[nodiscard]] std::set<std::string> outputs_only();
   [[nodiscard]] int devices() const noexcept { return memory_.devices(); }
   [[nodiscard]] std::uint64_t value_bytes() const noexcept { return options_.value_bytes; }
 
@@ -67,8 +83,9 @@ class Engine {
 
   // A library's memory that stays: allocated on first use, freed with the session.
   // `thread` tells the calling thread's handles from others'; 0 where all threads share.
-  void ensure_workspace(int device, std::int64_t stream, std::uint64_t thread, std::string_view key,
-                        std::uint64_t bytes, OpName* op);
+  // One that has become too small is replaced.
+  void ensure_workspace(int device, std::int64_t stream, std::uint64_t thread, const Step& step,
+                        OpName* op);
   // Frees the workspaces whose key begins so, on all devices and streams.
   void clear_workspaces(std::string_view prefix);
 
@@ -90,7 +107,12 @@ class Engine {
   Counters counters_;
   std::mutex mutex_;
   std::map<std::string, std::uint64_t> unknown_;
-  std::map<WorkspaceKey, std::uint64_t> workspaces_;
+  std::map<WorkspaceKey, Block> workspaces_;
+  std::set<std::string> outputs_only_;
+  std::optional<Bytes> cublas_workspace_;
+  std::optional<Bytes> cublaslt_workspace_;
+  std::atomic<std::uint64_t> settings_changes_{0};
+  std::atomic<bool> used_cudnn_{false};
 };
 
 // The session that is on; null outside. The pointer stays valid while any thread may use it: an

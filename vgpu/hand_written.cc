@@ -8,6 +8,7 @@
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
 
+#include "vgpu/attention_choice.h"
 #include "vgpu/copies.h"
 #include "vgpu/ctc_loss.h"
 #include "vgpu/shape_builder.h"
@@ -121,6 +122,7 @@ const std::vector<std::string>& hand_written() {
                                    "aten::copy_",
                                    "aten::resize_",
                                    "aten::_local_scalar_dense",
+                                   "aten::_fused_sdp_choice",
                                    "aten::set_.source_Storage",
                                    "aten::set_.source_Storage_storage_offset",
                                    "aten::set_.source_Tensor",
@@ -153,6 +155,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("copy_", TORCH_FN(copy_));
   aten.impl("resize_", TORCH_FN(resize));
   aten.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
+  aten.impl("_fused_sdp_choice", TORCH_FN(choose_attention));
   aten.impl("set_.source_Storage", TORCH_FN(set_whole_storage));
   aten.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
   aten.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));

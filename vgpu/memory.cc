@@ -8,6 +8,8 @@
 
 #include <peakline/category.h>
 
+#include "vgpu/compiled_region.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -28,10 +30,6 @@ void report(int device, std::uint64_t address, std::int64_t change, const Alloca
                                    static_cast<std::size_t>(stats.allocated_bytes[0].current),
                                    static_cast<std::size_t>(stats.reserved_bytes[0].current),
                                    c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
-}
-
-std::int64_t& bytes_of(Confidence& confidence, Certainty certainty) {
-  return certainty == Certainty::kModelled ? confidence.modelled : confidence.guessed;
 }
 
 }  // namespace
@@ -76,8 +74,9 @@ void Memory::on_segment(int device, const SegmentChange& change) {
 }
 
 void Memory::write_alloc(const Device& device, const Block& block, std::uint64_t requested,
-                         std::uint32_t stream, OpName* op, CategoryId category) {
-  std::array<capture::RawEvent, 4> events;
+                         std::uint32_t stream, OpName* op, CategoryId category,
+                         Certainty certainty) {
+  std::array<capture::RawEvent, 5> events;
   std::size_t count = 0;
   if (op != nullptr) {
     if (op->recorder != recorder_->serial()) {
@@ -98,33 +97,14 @@ void Memory::write_alloc(const Device& device, const Block& block, std::uint64_t
                        .kind = capture::RawKind::kLabel,
                        .device = device.recorded.raw()};
   }
+  if (certainty != Certainty::kExact) {
+    events[count++] = {.address = block.address,
+                       .id = static_cast<std::uint32_t>(certainty),
+                       .kind = capture::RawKind::kSureness,
+                       .device = device.recorded.raw()};
+  }
   if (op != nullptr) events[count++] = {.kind = capture::RawKind::kOpEnd};
   recorder_->push_all(std::span(events.data(), count));
-}
-
-void Memory::note_certainty(Device& device, const Block& block, Certainty certainty) {
-  if (certainty != Certainty::kExact) {
-    const auto bytes = static_cast<std::int64_t>(block.bytes);
-    device.unsure[block.address] = {bytes, certainty};
-    bytes_of(device.alive, certainty) += bytes;
-  }
-  const std::int64_t now = device.allocator->stats().allocated_bytes[0].current;
-  if (now <= device.peak) return;
-  device.peak = now;
-  device.at_peak = device.alive;
-  device.at_peak.exact = now - device.alive.modelled - device.alive.guessed;
-}
-
-void Memory::forget_certainty(Device& device, std::uint64_t address) {
-  const auto found = device.unsure.find(address);
-  if (found == device.unsure.end()) return;
-  bytes_of(device.alive, found->second.second) -= found->second.first;
-  device.unsure.erase(found);
-}
-
-Confidence Memory::confidence_at_peak(int device) {
-  const std::lock_guard guard(mutex_);
-  return devices_[static_cast<std::size_t>(device)].at_peak;
 }
 
 std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint32_t stream,
@@ -149,8 +129,8 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
-  note_certainty(where, block, certainty);
-  if (records()) write_alloc(where, block, bytes, stream, op, category);
+  if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
+  if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
   if (c10::memoryProfilingEnabled()) {
     report(device, block.address, got.bytes.raw(), where.allocator->stats());
   }
@@ -163,7 +143,6 @@ void Memory::free(int device, std::uint64_t address) {
   Device& where = devices_[static_cast<std::size_t>(device)];
   const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
-  forget_certainty(where, address);
   note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
   if (c10::memoryProfilingEnabled()) {
     const AllocatorStats& stats = where.allocator->stats();

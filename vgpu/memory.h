@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -42,13 +41,6 @@ struct OpName {
 struct Block {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
-};
-
-// Bytes by how surely their size is known.
-struct Confidence {
-  std::int64_t exact = 0;
-  std::int64_t modelled = 0;
-  std::int64_t guessed = 0;
 };
 
 // What happened to a device's memory, as torch's own history tells it.
@@ -94,8 +86,6 @@ class Memory {
   // Keeps every event from now on, or forgets them all (_record_memory_history).
   void keep_history(bool keep);
   [[nodiscard]] std::vector<HistoryEvent> history(int device);
-  // What was allocated when it was most, since the session began.
-  [[nodiscard]] Confidence confidence_at_peak(int device);
   // cudaMemGetInfo: free, total.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> info(int device);
 
@@ -110,10 +100,6 @@ class Memory {
     DeviceId recorded;
     double fraction = 1.0;
     std::vector<HistoryEvent> history;
-    std::unordered_map<std::uint64_t, std::pair<std::int64_t, Certainty>> unsure;  // by address
-    Confidence alive;                                                              // of these
-    Confidence at_peak;
-    std::int64_t peak = 0;
   };
 
   // Not in a forked child, where nobody takes what is pushed.
@@ -123,11 +109,9 @@ class Memory {
   void note(Device& device, const HistoryEvent& event) {
     if (keeps_history_) device.history.push_back(event);
   }
-  static void note_certainty(Device& device, const Block& block, Certainty certainty);
-  static void forget_certainty(Device& device, std::uint64_t address);
   void on_segment(int device, const SegmentChange& change);
   void write_alloc(const Device& device, const Block& block, std::uint64_t requested,
-                   std::uint32_t stream, OpName* op, CategoryId category);
+                   std::uint32_t stream, OpName* op, CategoryId category, Certainty certainty);
 
   MemoryOptions options_;
   std::mutex mutex_;

@@ -2,15 +2,10 @@
 
 #include <ATen/Context.h>
 
-#include <cstdlib>
+#include "vgpu/convolution_call.h"
 
 namespace peakline::vgpu {
 namespace {
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 bool holds_tensors(c10::ArrayRef<c10::IValue> items) {
   for (const c10::IValue& item : items) {
@@ -69,12 +64,13 @@ void add_output(OpCall& call, const Output& output) {
   call.outputs.push_back(std::move(made));
 }
 
-// torch refuses to answer when its old and its new switches were both used.
-bool allows_tf32(const at::Context& context) {
-  try {
-    return context.allowTF32CuDNN();
-  } catch (const c10::Error&) {
-    return true;
+// Who computes depthwise convolutions, in versions of torch that let one choose.
+template <class Context>
+std::uint8_t depthwise_choice(const Context& context) {
+  if constexpr (requires { context.cudnnDepthwiseKernel(); }) {
+    return static_cast<std::uint8_t>(context.cudnnDepthwiseKernel());
+  } else {
+    return 0;
   }
 }
 
@@ -104,42 +100,46 @@ TensorMeta meta_of(const Layout& layout) {
   return meta;
 }
 
-KernelState kernel_state(const AllocatorConfig& config) {
+KernelSwitches kernel_switches() {
   at::Context& context = at::globalContext();
-  KernelState state;
-  state.torch_major = config.torch.major;
-  state.torch_minor = config.torch.minor;
-  state.cudnn_enabled = context.userEnabledCuDNN();
-  state.cudnn_benchmark = context.benchmarkCuDNN();
-  state.cudnn_deterministic = context.deterministicCuDNN();
-  state.cudnn_allow_tf32 = allows_tf32(context);
-  state.deterministic_algorithms = context.deterministicAlgorithms();
-  state.sdp_flash = context.userEnabledFlashSDP();
-  state.sdp_efficient = context.userEnabledMemEfficientSDP();
-  state.sdp_math = context.userEnabledMathSDP();
-  state.sdp_cudnn = context.userEnabledCuDNNSDP();
-  state.sdp_math_reduced_precision = context.allowFP16BF16ReductionMathSDP();
+  KernelSwitches switches;
+  switches.cudnn_enabled = context.userEnabledCuDNN();
+  switches.cudnn_benchmark = context.benchmarkCuDNN();
+  switches.cudnn_deterministic = context.deterministicCuDNN();
+  switches.cudnn_allow_tf32 = context.allowTF32CuDNN(at::Float32Op::CONV);
+  switches.deterministic_algorithms = context.deterministicAlgorithms();
+  switches.prefers_cublaslt = context.blasPreferredBackend() == at::BlasBackend::Cublaslt;
+  switches.cudnn_depthwise = depthwise_choice(context);
+  return switches;
+}
+
+SdpSwitches sdp_switches() {
+  at::Context& context = at::globalContext();
+  SdpSwitches switches;
+  switches.flash = context.userEnabledFlashSDP();
+  switches.efficient = context.userEnabledMemEfficientSDP();
+  switches.math = context.userEnabledMathSDP();
+  switches.cudnn = context.userEnabledCuDNNSDP();
+  switches.deterministic_algorithms = context.deterministicAlgorithms();
   const auto order = context.sDPPriorityOrder();
   // Until somebody sets it, this is CUDA's business.
   static const auto kFirst = order;
   if (order != kFirst) {
     for (const at::SDPBackend backend : order) {
-      state.sdp_priority.push_back(static_cast<int>(backend));
+      switches.priority.push_back(static_cast<int>(backend));
     }
   }
-  state.cublas_workspace_config = environment("CUBLAS_WORKSPACE_CONFIG");
-  state.cublaslt_workspace_size = environment("CUBLASLT_WORKSPACE_SIZE");
-  const std::string unified = environment("TORCH_CUBLASLT_UNIFIED_WORKSPACE");
-  if (!unified.empty()) state.unified_workspace = unified != "0";
-  return state;
+  return switches;
 }
 
-OpCall op_call(const Call& call, const ShapeEntry& entry) {
+OpCall op_call(const Call& call, const ShapeEntry& entry, const KernelSwitches& switches) {
   OpCall made;
   made.name = call.info.name.text;
   made.overload = call.op.schema().overload_name();
   for (const c10::IValue& value : call.args) made.arguments.push_back(argument(value));
   for (const Output& output : entry.outputs) add_output(made, output);
+  made.convolution = convolution_of(call, switches);
+  made.elementwise = call.info.elementwise;
   return made;
 }
 

@@ -13,7 +13,8 @@ namespace peakline::vgpu {
 TensorMeta meta_of(const at::Tensor& tensor);
 TensorMeta meta_of(const Layout& layout);
 // The switches as they are now.
-KernelState kernel_state(const AllocatorConfig& config);
-OpCall op_call(const Call& call, const ShapeEntry& entry);
+KernelSwitches kernel_switches();
+SdpSwitches sdp_switches();
+OpCall op_call(const Call& call, const ShapeEntry& entry, const KernelSwitches& switches);
 
 }  // namespace peakline::vgpu

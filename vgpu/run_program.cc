@@ -108,8 +108,8 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
           break;
         case Step::Kind::kWorkspace:
           engine.ensure_workspace(call.device, step.scope == WorkspaceScope::kDevice ? 0 : stream,
-                                  step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(),
-                                  step.key, bytes, &op);
+                                  step.scope == WorkspaceScope::kDevice ? 0 : handle_owner(), step,
+                                  &op);
           break;
       }
     }

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "vgpu/compiled_region.h"
 #include "vgpu/cuda_hooks.h"
 #include "vgpu/registration.h"
 
@@ -29,6 +30,7 @@ Status enter(const EngineOptions& options) {
   register_kernels();
   kept_engine() = std::make_unique<Engine>(options);
   ThisThread::reset_all();
+  forget_compiled_regions();
   register_factories();
   install_hooks();
   g_engine.store(kept_engine().get(), std::memory_order_release);

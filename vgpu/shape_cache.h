@@ -57,7 +57,6 @@ struct ShapeEntry {
   std::vector<std::uint64_t> fresh;  // bytes of the new storages
   std::vector<Resized> resized;
   std::vector<Step> program;  // how they are allocated, with what else the op needs
-  Certainty certainty = Certainty::kExact;
 };
 
 // From an op and the layout of its arguments to what it does. Keys are compared in full: two calls

@@ -1,9 +1,10 @@
 #include "vgpu/shape_key.h"
 
-#include <ATen/Context.h>
-
 #include <bit>
 #include <cstring>
+
+#include "vgpu/engine.h"
+#include "vgpu/op_call.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -96,12 +97,12 @@ class KeyWriter {
   const OpInfo& info_;
 };
 
-// Switches that choose kernels.
-std::uint64_t switches() {
-  const at::Context& context = at::globalContext();
-  return std::uint64_t{context.userEnabledCuDNN()} | std::uint64_t{context.benchmarkCuDNN()} << 1 |
-         std::uint64_t{context.deterministicCuDNN()} << 2 |
-         std::uint64_t{context.deterministicAlgorithms()} << 3;
+// What chooses kernels beside the arguments: for ops that have a rule, since nobody else asks.
+std::uint64_t settings(const OpInfo& info) {
+  if (!info.has_kernel_rule) return 0;
+  const Engine* engine = current_engine();
+  const std::uint64_t changes = engine == nullptr ? 0 : engine->settings_changes();
+  return kernel_switches().word() | changes << 16;
 }
 
 }  // namespace
@@ -109,7 +110,8 @@ std::uint64_t switches() {
 bool make_key(const Call& call, std::vector<std::uint64_t>& words) {
   words.clear();
   words.push_back(reinterpret_cast<std::uint64_t>(&call.info));
-  words.push_back(switches() | static_cast<std::uint64_t>(call.device) << 8);
+  words.push_back(static_cast<std::uint64_t>(call.device));
+  words.push_back(settings(call.info));
   KeyWriter writer(words, call.info);
   for (std::size_t i = 0; i < call.args.size(); ++i) {
     if (!writer.value(call.args[i], (call.info.written >> i & 1) != 0)) return false;

@@ -1,77 +1,50 @@
-// Shapes of cuDNN's convolutions.
+// Shapes of convolutions: sizes as torch computes them, in the layout of whoever computes.
 #include <ATen/native/ConvUtils.h>
 
+#include "vgpu/convolution_call.h"
+#include "vgpu/op_call.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/shape_rule_sets.h"
 
 namespace peakline::vgpu {
 namespace {
 
-at::MemoryFormat format_of(const at::Tensor& input, const at::Tensor& weight) {
-  return at::native::cudnn_conv_suggest_memory_format(input, weight);
+at::MemoryFormat format_of(const Convolution& c, const at::Tensor& pictures) {
+  if (!c.channels_last) return at::MemoryFormat::Contiguous;
+  return pictures.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+std::vector<std::int64_t> output_sizes(const Call& call, const Convolution& c) {
+  const at::Tensor& input = call.args[0].toTensor();
+  const at::Tensor& weight = call.args[1].toTensor();
+  if (!c.transposed) {
+    return at::native::conv_output_size(input.sizes(), weight.sizes(), c.padding, c.stride,
+                                        c.dilation);
+  }
+  return at::native::conv_input_size(input.sizes(), weight.sizes(), c.padding,
+                                     output_padding_of(call), c.stride, c.dilation, c.groups);
 }
 
 bool forward(const Call& call, ShapeBuilder& out) {
+  const auto c = convolution_of(call, kernel_switches());
+  if (!c) return false;
   const at::Tensor& input = call.args[0].toTensor();
-  const at::Tensor& weight = call.args[1].toTensor();
-  const auto padding = call.args[2].toIntVector();
-  const auto stride = call.args[3].toIntVector();
-  const auto dilation = call.args[4].toIntVector();
-  const auto sizes =
-      at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
-  out.fresh(input.scalar_type(), sizes, format_of(input, weight));
-  return true;
-}
-
-// The fused forms take stride before padding.
-bool fused_forward(const Call& call, ShapeBuilder& out) {
-  const bool adds = call.args.size() > 7;  // cudnn_convolution_add_relu(self, weight, z, alpha, …)
-  const std::size_t at = adds ? 5 : 3;
-  const at::Tensor& input = call.args[0].toTensor();
-  const at::Tensor& weight = call.args[1].toTensor();
-  const auto sizes =
-      at::native::conv_output_size(input.sizes(), weight.sizes(), call.args[at + 1].toIntVector(),
-                                   call.args[at].toIntVector(), call.args[at + 2].toIntVector());
-  out.fresh(input.scalar_type(), sizes, format_of(input, weight));
-  return true;
-}
-
-bool transposed(const Call& call, ShapeBuilder& out) {
-  const at::Tensor& input = call.args[0].toTensor();
-  const at::Tensor& weight = call.args[1].toTensor();
-  const auto sizes = at::native::conv_input_size(
-      input.sizes(), weight.sizes(), call.args[2].toIntVector(), call.args[3].toIntVector(),
-      call.args[4].toIntVector(), call.args[5].toIntVector(), call.args[6].toInt());
-  out.fresh(input.scalar_type(), sizes, format_of(input, weight));
-  return true;
-}
-
-bool depthwise(const Call& call, ShapeBuilder& out) {
-  const at::Tensor& input = call.args[0].toTensor();
-  const at::Tensor& weight = call.args[1].toTensor();
-  const bool flat = call.info.name.text.ends_with("2d");
-  const auto sizes =
-      at::native::conv_output_size(input.sizes(), weight.sizes(), call.args[5].toIntVector(),
-                                   call.args[4].toIntVector(), call.args[6].toIntVector());
-  out.fresh(input.scalar_type(), sizes,
-            flat ? input.suggest_memory_format() : at::MemoryFormat::Contiguous);
+  out.fresh(input.scalar_type(), output_sizes(call, *c), format_of(*c, input));
   return true;
 }
 
 bool backward(const Call& call, ShapeBuilder& out) {
+  const auto c = convolution_of(call, kernel_switches());
+  if (!c) return false;
   const at::Tensor& grad = call.args[0].toTensor();
-  const at::Tensor& input = call.args[1].toTensor();
-  const at::Tensor& weight = call.args[2].toTensor();
   const auto mask = call.args[10].toBoolList();
-  const at::MemoryFormat format = format_of(input, weight);
-  if (mask[0])
-    out.fresh(input.scalar_type(), input.sizes(), format);
-  else
-    out.undefined();
-  if (mask[1])
-    out.fresh(weight.scalar_type(), weight.sizes(), format);
-  else
-    out.undefined();
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    const at::Tensor& like = call.args[i + 1].toTensor();
+    if (mask[i])
+      out.fresh(like.scalar_type(), like.sizes(), format_of(*c, like));
+    else
+      out.undefined();
+  }
   if (mask[2])
     out.fresh(grad.scalar_type(), {grad.size(1)});
   else
@@ -83,11 +56,11 @@ bool backward(const Call& call, ShapeBuilder& out) {
 
 void add_convolution_rules(RuleSet& rules) {
   rules["aten::cudnn_convolution"] = &forward;
-  rules["aten::cudnn_convolution_relu"] = &fused_forward;
-  rules["aten::cudnn_convolution_add_relu"] = &fused_forward;
-  rules["aten::cudnn_convolution_transpose"] = &transposed;
-  rules["aten::_conv_depthwise2d"] = &depthwise;
-  rules["aten::conv_depthwise3d"] = &depthwise;
+  rules["aten::cudnn_convolution_relu"] = &forward;
+  rules["aten::cudnn_convolution_add_relu"] = &forward;
+  rules["aten::cudnn_convolution_transpose"] = &forward;
+  rules["aten::_conv_depthwise2d"] = &forward;
+  rules["aten::conv_depthwise3d"] = &forward;
   rules["aten::convolution_backward"] = &backward;
 }
 

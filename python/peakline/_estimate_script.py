@@ -86,7 +86,6 @@ def _estimate(
     if changed:
         notes.append(_CHANGED.format(settings=settings) + ", which came too late to be counted")
     found = answer.build(recording, ended, args.steps, notes)
-    found["confidence"] = gpu.confidence(int(found["device"].removeprefix("cuda:")))
     return 0, gpu.job.complete(found, rank, args.nccl_memory, args.memory)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -56,7 +57,7 @@ class virtual_gpu:
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
-        self._confidence: list[dict[str, int]] = []
+        self._run: Run | None = None
 
     def __enter__(self) -> Run:
         _C.vgpu.enter(
@@ -74,9 +75,9 @@ class virtual_gpu:
             tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
             run = tracker.start()
             stack.callback(tracker.stop)
-            stack.callback(_note_unknown_values, tracker)
-            stack.callback(_note_limits, tracker)
+            stack.callback(_note_facts, tracker)
             self._tracker = tracker
+            self._run = run
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job)
@@ -112,9 +113,14 @@ class virtual_gpu:
         return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
 
     def confidence(self, device: int = 0) -> dict[str, int]:
-        """Bytes at the peak of what was allocated: "exact" (they follow from torch's sources),
-        "modelled" (a rule fitted to what a closed library was seen to do), and "guessed"."""
-        return dict(_C.vgpu.confidence(device) if self._installed else self._confidence[device])
+        """Bytes at the peak of what was allocated: "exact" (they follow from torch's sources, or
+        were measured), "modelled" (a rule), "guessed", and "outputs_only" (results of ops of which
+        nobody knows what they need beside them). Empty when nothing was allocated there."""
+        answer = json.loads(self._run.to_json()) if self._run else {"device": "", "devices": []}
+        for row in (answer, *answer["devices"]):
+            if row["device"] == f"cuda:{device}":
+                return dict(row["confidence"])
+        return {}
 
     def _facts(self) -> dict[str, str]:
         """What answers over the recording need to know about the devices."""
@@ -132,7 +138,6 @@ class virtual_gpu:
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
         self._unknown = _C.vgpu.unknown_values()
-        self._confidence = [_C.vgpu.confidence(i) for i in range(_C.vgpu.device_count())]
         self._notes = installed.notes()
         self._installed = None
         installed.restore()
@@ -147,8 +152,10 @@ def _note_limits(tracker: Tracker) -> None:
             tracker.note(f"allocator_limit.cuda:{i}", str(limit))
 
 
-def _note_unknown_values(tracker: Tracker) -> None:
+def _note_facts(tracker: Tracker) -> None:
     tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
+    tracker.note("cudnn", _C.vgpu.cudnn()["version"])
+    _note_limits(tracker)
 
 
 class _CallersEngine:

@@ -52,6 +52,17 @@ inline OpCall call(std::string_view name, std::vector<Argument> arguments,
   return made;
 }
 
+// A convolution of `dimensions`, with the same settings in each.
+inline Convolution convolution(std::size_t dimensions, std::int64_t stride, std::int64_t padding,
+                               std::int64_t dilation = 1, std::int64_t groups = 1) {
+  Convolution made;
+  made.groups = groups;
+  made.stride = Sizes(dimensions, stride);
+  made.padding = Sizes(dimensions, padding);
+  made.dilation = Sizes(dimensions, dilation);
+  return made;
+}
+
 inline DeviceProfile h200() { return *load_profile("h200"); }
 
 // "+4096 +64 -64 W33554432": outputs and scratch as the allocator sees them, workspaces by W.

@@ -41,7 +41,7 @@ class RandomFields {
   }
 
   EventBody body() {
-    switch (below(21)) {
+    switch (below(22)) {
       case 0:
         return OpBegin{op()};
       case 1:
@@ -82,8 +82,10 @@ class RandomFields {
         return EmptyCache{device()};
       case 19:
         return OutOfMemory{bytes(), device(), static_cast<OutOfMemory::Kind>(below(2))};
-      default:
+      case 20:
         return Lost{name(), number()};
+      default:
+        return Sureness{block(), static_cast<Certainty>(below(kCertainties))};
     }
   }
 

@@ -98,6 +98,9 @@ class TraceBuilder {
                       std::string_view name = {}) {
     return add(Label{block_id(block), category, module_id(module), dictionary_.intern_name(name)});
   }
+  TraceBuilder& sure(std::string_view block, Certainty certainty) {
+    return add(Sureness{block_id(block), certainty});
+  }
   TraceBuilder& stream_use(std::string_view block, std::uint32_t stream) {
     return add(StreamUse{block_id(block), StreamId(stream)});
   }

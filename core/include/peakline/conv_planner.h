@@ -39,6 +39,14 @@ struct ConvPlan {
   std::map<std::string, std::int64_t> knobs;  // "TILE_SIZE", "WORKSPACE", …
 };
 
+// Whether a planner can be asked, and which cuDNN answers.
+struct PlannerStatus {
+  enum class State : std::uint8_t { kNotAsked, kWorks, kFailed, kClosed };
+  State state = State::kNotAsked;
+  std::string version;  // "9.19.0"; empty while it is not known
+  std::string problem;  // of kFailed: what went wrong, in words
+};
+
 // Thread-safe.
 class ConvPlanner {
  public:
@@ -50,6 +58,8 @@ class ConvPlanner {
   // Nothing when cuDNN has no kernel for it, or cannot be asked.
   virtual std::optional<ConvPlan> plan(const ConvQuery& query) = 0;
 
+  virtual PlannerStatus status() = 0;
+
   // Ends what runs for it; there are no plans afterwards.
   virtual void close() {}
 };
@@ -60,8 +70,8 @@ struct PlannerFiles {
   std::string cudnn_folder;  // where libcudnn.so.9 is
 };
 
-// A planner in a process of its own, which starts with the first question. Should it fail, it has
-// ended, and there are no plans any more.
+// A planner in a process of its own, which starts with the first question. Should it fail, once, it
+// has ended, and there are no plans any more.
 std::unique_ptr<ConvPlanner> planner_process(PlannerFiles files, const DeviceProfile& gpu);
 
 }  // namespace peakline

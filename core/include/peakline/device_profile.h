@@ -52,6 +52,18 @@ struct DeviceProfile {
   };
   std::vector<Provenance> provenance;
 
+  // The versions with which the kernels' memory was measured on such a GPU, as "2.11"; none where it
+  // never was.
+  struct MeasuredVersions {
+    std::vector<std::string> torch;
+    std::vector<std::string> cudnn;
+  };
+  MeasuredVersions measured_versions;
+
+  // `version` may have more parts than the ones that were measured: "9.19.0".
+  [[nodiscard]] bool measured_with_torch(std::string_view version) const noexcept;
+  [[nodiscard]] bool measured_with_cudnn(std::string_view version) const noexcept;
+
   [[nodiscard]] int capability() const noexcept { return major * 10 + minor; }
   // The most that torch's allocator can have on an otherwise empty GPU.
   [[nodiscard]] Bytes usable_memory() const noexcept { return total_memory - context_with_cudnn; }

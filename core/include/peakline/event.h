@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <variant>
 
+#include <peakline/certainty.h>
 #include <peakline/ids.h>
 #include <peakline/units.h>
 
@@ -130,6 +131,13 @@ struct OutOfMemory {
   Kind kind = Kind::kFailed;
 };
 
+// How surely the size of a live block is known, from a producer that works sizes out. Blocks of which
+// nothing is said are exact.
+struct Sureness {
+  BlockId block;
+  Certainty certainty = Certainty::kExact;
+};
+
 // The producer knows that it missed something; `what` names it (see diagnostics.h).
 struct Lost {
   NameId what;
@@ -139,7 +147,7 @@ struct Lost {
 using EventBody =
     std::variant<OpBegin, OpEnd, Alloc, Free, FreeCompleted, Resize, Label, ModuleEnter,
                  ModuleLeave, PhaseBegin, PhaseEnd, StepEnd, Marker, Collective, StreamUse,
-                 SegmentAlloc, SegmentFree, Reserved, EmptyCache, OutOfMemory, Lost>;
+                 SegmentAlloc, SegmentFree, Reserved, EmptyCache, OutOfMemory, Lost, Sureness>;
 
 struct Event {
   TimeNs time;  // never decreases within a recording
@@ -151,7 +159,7 @@ struct Event {
 // inlines.
 template <class Handler>
 decltype(auto) visit_event(Handler&& handler, const EventBody& body) {
-  static_assert(std::variant_size_v<EventBody> == 21, "add a case below");
+  static_assert(std::variant_size_v<EventBody> == 22, "add a case below");
   switch (body.index()) {
     case 0:
       return handler(*std::get_if<0>(&body));
@@ -193,8 +201,10 @@ decltype(auto) visit_event(Handler&& handler, const EventBody& body) {
       return handler(*std::get_if<18>(&body));
     case 19:
       return handler(*std::get_if<19>(&body));
-    default:
+    case 20:
       return handler(*std::get_if<20>(&body));
+    default:
+      return handler(*std::get_if<21>(&body));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include <peakline/certainty.h>
 #include <peakline/device_profile.h>
 #include <peakline/dtype.h>
 #include <peakline/units.h>
@@ -39,6 +40,27 @@ using Argument =
     std::variant<std::monostate, TensorMeta, std::vector<TensorMeta>, std::int64_t, double, bool,
                  std::vector<std::int64_t>, std::vector<double>, std::vector<bool>, std::string>;
 
+// A convolution as torch hands it to whoever computes it. Which that is, and in which layout, is
+// torch's own choice: it is asked once, by whoever makes the call.
+struct Convolution {
+  enum class Backend : std::uint8_t {
+    kCudnn,
+    kDepthwise,  // torch's own kernels: no memory beside the results
+    kColumns,    // torch's own too: one picture at a time is unfolded, and multiplied
+  };
+  Backend backend = Backend::kCudnn;
+  bool channels_last = false;  // the layout that the backend works in
+  bool transposed = false;
+  bool benchmark = false;
+  bool deterministic = false;
+  bool allow_tf32 = true;
+  std::int64_t groups = 1;
+  // One number for each dimension of the pictures.
+  std::vector<std::int64_t> stride;
+  std::vector<std::int64_t> padding;
+  std::vector<std::int64_t> dilation;
+};
+
 // One call of an operator below autograd.
 struct OpCall {
   std::string_view name;            // "aten::addmm", without the overload
@@ -48,43 +70,62 @@ struct OpCall {
     TensorMeta meta;
     bool fresh = true;  // false: a view, an argument, or undefined: nothing to allocate
   };
-  std::vector<Output> outputs;  // tensors in the order of the returns, lists flattened
+  std::vector<Output> outputs;             // tensors in the order of the returns, lists flattened
+  std::optional<Convolution> convolution;  // of ops that are one
+  // torch declares the op as one loop over elements, or as a view: there is no scratch memory.
+  bool elementwise = false;
 };
 
 class ConvPlanner;
 
-// Switches of the process that decide which kernels run.
-struct KernelState {
-  int torch_major = 2;
-  int torch_minor = 11;
+// Switches of the process that decide which kernels run. They may change from one call to the next,
+// so what is remembered of a call is remembered under their word().
+struct KernelSwitches {
   bool cudnn_enabled = true;
   bool cudnn_benchmark = false;
   bool cudnn_deterministic = false;
-  bool cudnn_allow_tf32 = true;
-  bool matmul_allow_tf32 = false;
+  bool cudnn_allow_tf32 = true;           // of convolutions
   bool deterministic_algorithms = false;  // torch.use_deterministic_algorithms
-  // Attention backends that are switched on (torch.backends.cuda, sdpa_kernel).
-  bool sdp_flash = true;
-  bool sdp_efficient = true;
-  bool sdp_math = true;
-  bool sdp_cudnn = true;
-  bool sdp_math_reduced_precision = false;  // allow_fp16_bf16_reduction_math_sdp
-  // Order in which they are tried, as SdpBackend numbers; empty: torch's own order for the GPU.
-  std::vector<int> sdp_priority;
-  // $CUBLAS_WORKSPACE_CONFIG, $CUBLASLT_WORKSPACE_SIZE (KiB) as given; empty when not set.
-  std::string cublas_workspace_config;
-  std::string cublaslt_workspace_size;
-  // $TORCH_CUBLASLT_UNIFIED_WORKSPACE; unset means torch's default.
-  std::optional<bool> unified_workspace;
-  // cuDNN itself, where it is installed; it outlives the question.
-  ConvPlanner* conv_planner = nullptr;
+  bool prefers_cublaslt = false;          // torch.backends.cuda.preferred_blas_library
+  std::uint8_t cudnn_depthwise = 0;       // torch's number for who computes depthwise convolutions
+
+  bool operator==(const KernelSwitches&) const = default;
+  // All of them as one number, different for any two that differ.
+  [[nodiscard]] std::uint64_t word() const noexcept {
+    const auto& [enabled, benchmark, deterministic, tf32, algorithms, lt, depthwise] = *this;
+    std::uint64_t word = depthwise;
+    for (const bool bit : {enabled, benchmark, deterministic, tf32, algorithms, lt}) {
+      word = word << 1 | std::uint64_t{bit};
+    }
+    return word;
+  }
 };
 
-// How a number was come by.
-enum class Certainty : std::uint8_t {
-  kExact,     // follows from torch's sources: tensors, and buffers whose size the code spells out
-  kModelled,  // a rule fitted to what a closed library was seen to do
-  kGuessed,   // nothing known: only the outputs are counted, or a neighbour's rule is used
+// What torch gives to cuBLAS and cuBLASLt to work in.
+struct BlasWorkspaces {
+  Bytes cublas;
+  Bytes cublaslt;
+  bool unified = false;  // cuBLASLt uses cuBLAS' own
+
+  bool operator==(const BlasWorkspaces&) const = default;
+};
+
+// The environment variables that say so, as they are given; empty when not set.
+struct BlasEnvironment {
+  std::string cublas_config;  // $CUBLAS_WORKSPACE_CONFIG, ":KiB:count" pairs
+  std::string cublaslt_kib;   // $CUBLASLT_WORKSPACE_SIZE
+  std::string unified;        // $TORCH_CUBLASLT_UNIFIED_WORKSPACE
+};
+
+BlasWorkspaces blas_workspaces(const DeviceProfile& gpu, const BlasEnvironment& environment = {});
+
+// All that a call's kernels depend on beside the call and the GPU.
+struct KernelState {
+  std::string torch = "2.11";  // major and minor version
+  KernelSwitches switches;
+  std::optional<BlasWorkspaces> blas;  // none: as torch has them without any setting
+  // cuDNN itself, where it is installed; it outlives the question.
+  ConvPlanner* conv_planner = nullptr;
 };
 
 // Memory that stays after the op, and is shared by later ones.
@@ -119,9 +160,14 @@ struct OutputChange {
 struct AllocationProgram {
   std::vector<Step> steps;
   std::vector<OutputChange> changes;
-  // Of the op as a whole: the worst of its steps, or kGuessed when no rule knows the op.
+  // Of the op as a whole: the worst of its steps, or kOutputsOnly when nobody knows its scratch
+  // memory.
   Certainty certainty = Certainty::kExact;
 };
+
+// Whether a rule says what this operator ("aten::mm") allocates. What it says may depend on the
+// switches; what no rule says does not.
+bool has_kernel_rule(std::string_view op);
 
 // Thread-safe, pure. `call` is trusted to follow the op's schema: an argument of another kind than
 // expected counts as not given.
@@ -130,6 +176,17 @@ AllocationProgram allocation_program(const OpCall& call, const DeviceProfile& gp
 
 // torch's numbers for attention backends (SDPBackend).
 enum class SdpBackend : int { kError = -1, kMath = 0, kFlash = 1, kEfficient = 2, kCudnn = 3 };
+
+// Switches of attention (torch.backends.cuda, sdpa_kernel).
+struct SdpSwitches {
+  bool flash = true;
+  bool efficient = true;
+  bool math = true;
+  bool cudnn = true;
+  bool deterministic_algorithms = false;
+  // Order in which they are tried, as SdpBackend numbers; empty: torch's own order for the GPU.
+  std::vector<int> priority;
+};
 
 struct SdpQuery {
   TensorMeta query;  // [batch, heads, length, head size]
@@ -145,6 +202,6 @@ struct SdpQuery {
 };
 
 // The backend that scaled_dot_product_attention would take on this GPU.
-SdpBackend sdp_choice(const SdpQuery& query, const DeviceProfile& gpu, const KernelState& state);
+SdpBackend sdp_choice(const SdpQuery& query, const DeviceProfile& gpu, const SdpSwitches& switches);
 
 }  // namespace peakline

@@ -34,6 +34,7 @@ struct Block {
   DeviceId device;
   CategoryId label;
   Address address;
+  Certainty certainty = Certainty::kExact;
 };
 
 struct DeviceTotals {
@@ -55,6 +56,7 @@ class Ledger {
   // Null when the event could not be true.
   const Block* on(const Alloc& alloc, const Birth& birth, ModuleId module, OpId op);
   const Block* on(const Label& label);
+  void on(const Sureness& sureness);
   // The block as it was.
   const Block* on(const Free& free);
   // Resizes and renews the birth's event; returns the block as it was before.

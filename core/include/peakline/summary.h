@@ -1,11 +1,13 @@
 // The answers that people ask for first, as data: one read of a recording gives them all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <peakline/certainty.h>
 #include <peakline/dictionary.h>
 #include <peakline/replay.h>
 #include <peakline/status.h>
@@ -85,8 +87,11 @@ struct DeviceSummary {
   std::vector<NamedBytes> by_category;     // top level, largest first, sums to peak_allocated
   std::vector<NamedBytes> by_subcategory;  // both levels ("Parameter / Sharded"), largest first
   Bytes outside_modules;                   // held at the peak by no module
-  std::vector<ModuleRow> modules;          // depth first, in order of definition
-  std::vector<OpRow> ops;                  // largest at the peak first
+  // How surely those sizes are known, by Certainty; sums to peak_allocated. Only of producers that
+  // work sizes out.
+  std::optional<std::array<Bytes, kCertainties>> confidence;
+  std::vector<ModuleRow> modules;  // depth first, in order of definition
+  std::vector<OpRow> ops;          // largest at the peak first
 
   std::vector<StepRow> steps;
   TimelineView timeline;

@@ -124,7 +124,7 @@ void flash_backward(RuleContext& op) {
   const std::int64_t size = round_up(h.size, h.size <= 128 ? 32 : 64);
   const std::int64_t blocks = std::max<std::int64_t>(1, h.batch * h.heads);
   const std::int64_t splits =
-      op.state.deterministic_algorithms ? (op.gpu.sm_count + blocks - 1) / blocks : 1;
+      op.state.switches.deterministic_algorithms ? (op.gpu.sm_count + blocks - 1) / blocks : 1;
   const Scratch sums(op.program, h.batch * h.heads * queries * 4);
   const Scratch query_gradient(op.program, splits * h.batch * h.heads * queries * size * 4);
   const std::int64_t expanded =

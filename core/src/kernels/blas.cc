@@ -12,28 +12,34 @@ namespace {
 
 constexpr std::int64_t kKiB = 1024;
 
-std::optional<std::int64_t> number(std::string_view text) {
+// The digits at the beginning of `text`, which are taken off; nothing when there are none, or more
+// than a size can have.
+std::optional<std::int64_t> take_number(std::string_view& text) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 26;  // KiB: 64 GiB
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
+  if (error != std::errc{} || value < 0 || value > kMost) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
 }
 
-// ":4096:2:16:8" is two blocks of 4096 KiB and eight of 16 KiB.
+// ":4096:2:16:8" is two blocks of 4096 KiB and eight of 16 KiB. As torch does, every ":size:count"
+// in the text is taken, and what stands between them is passed over.
 std::optional<std::int64_t> parse_config(std::string_view text) {
-  std::int64_t total = 0;
-  while (text.starts_with(':')) {
-    text.remove_prefix(1);
+  std::optional<std::int64_t> total;
+  while (true) {
     const std::size_t colon = text.find(':');
-    if (colon == std::string_view::npos) return std::nullopt;
-    const std::size_t next = std::min(text.find(':', colon + 1), text.size());
-    const auto size = number(text.substr(0, colon));
-    const auto count = number(text.substr(colon + 1, next - colon - 1));
-    if (!size || !count) return std::nullopt;
-    total += *size * *count * kKiB;
-    text.remove_prefix(next);
+    if (colon == std::string_view::npos) return total;
+    text.remove_prefix(colon + 1);
+    std::string_view rest = text;
+    const auto size = take_number(rest);
+    if (!size || !rest.starts_with(':')) continue;
+    rest.remove_prefix(1);
+    const auto count = take_number(rest);
+    if (!count) continue;
+    total = total.value_or(0) + *size * *count * kKiB;
+    text = rest;
   }
-  return text.empty() ? std::optional(total) : std::nullopt;
 }
 
 std::int64_t size(const TensorMeta& t, std::size_t dim) { return t.sizes[dim]; }
@@ -60,7 +66,9 @@ void product(RuleContext& op, std::size_t a, std::size_t b) {
   op.program.outputs();
   const Scratch copy_a(op.program, copy_bytes(op.args.tensor(a)));
   const Scratch copy_b(op.program, copy_bytes(op.args.tensor(b)));
-  if (op.args.out(0).numel() > 0) use_cublas(op);
+  if (op.args.out(0).numel() == 0) return;
+  use_cublas(op);
+  if (op.state.switches.prefers_cublaslt) use_cublaslt(op);
 }
 
 void mm(RuleContext& op) { product(op, 0, 1); }
@@ -81,7 +89,8 @@ void addmm(RuleContext& op) {
   const Scratch copy_b(op.program, copy_bytes(b));
   if (op.args.out(0).numel() == 0) return;
   use_cublas(op);
-  if (bias_in_epilogue(op.args.tensor(0), b, op.args)) use_cublaslt(op);
+  const bool in_epilogue = bias_in_epilogue(op.args.tensor(0), b, op.args);
+  if (in_epilogue || op.state.switches.prefers_cublaslt) use_cublaslt(op);
 }
 
 // Matrix by vector, and dot products: a handle, and no copies of note.
@@ -130,27 +139,39 @@ constexpr NamedRule kRules[] = {
 
 std::span<const NamedRule> blas_rules() { return kRules; }
 
-std::int64_t cublas_workspace(const DeviceProfile& gpu, const KernelState& state) {
-  if (!state.cublas_workspace_config.empty()) {
-    if (const auto bytes = parse_config(state.cublas_workspace_config)) return *bytes;
-  }
-  const bool large = (gpu.major == 9 || gpu.major == 10) && gpu.minor == 0;
-  return large ? kKiB * 4096 * 8 : kKiB * 4096 * 2 + kKiB * 16 * 8;
+namespace {
+
+BlasWorkspaces workspaces(const RuleContext& op) {
+  return op.state.blas ? *op.state.blas : blas_workspaces(op.gpu);
 }
 
-std::int64_t cublaslt_workspace(const DeviceProfile& /*gpu*/, const KernelState& state) {
-  return number(state.cublaslt_workspace_size).value_or(kKiB) * kKiB;
-}
+}  // namespace
 
 void use_cublas(RuleContext& op) {
-  op.program.workspace("cublas", cublas_workspace(op.gpu, op.state),
-                       WorkspaceScope::kThreadAndStream);
+  op.program.workspace("cublas", workspaces(op).cublas.raw(), WorkspaceScope::kThreadAndStream);
 }
 
 void use_cublaslt(RuleContext& op) {
-  if (op.state.unified_workspace.value_or(false)) return;
-  op.program.workspace("cublaslt", cublaslt_workspace(op.gpu, op.state),
-                       WorkspaceScope::kThreadAndStream);
+  const BlasWorkspaces found = workspaces(op);
+  if (found.unified) return;
+  op.program.workspace("cublaslt", found.cublaslt.raw(), WorkspaceScope::kThreadAndStream);
 }
 
 }  // namespace peakline::kernels
+
+namespace peakline {
+
+// CublasHandlePool.cpp: 32 MiB for sm90 and sm100, two blocks of 4 MiB and eight of 16 KiB elsewhere.
+BlasWorkspaces blas_workspaces(const DeviceProfile& gpu, const BlasEnvironment& environment) {
+  using kernels::kKiB;
+  const bool large = (gpu.major == 9 || gpu.major == 10) && gpu.minor == 0;
+  const std::int64_t usual = large ? kKiB * 4096 * 8 : kKiB * 4096 * 2 + kKiB * 16 * 8;
+  std::string_view lt = environment.cublaslt_kib;
+  BlasWorkspaces found;
+  found.cublas = Bytes(kernels::parse_config(environment.cublas_config).value_or(usual));
+  found.cublaslt = Bytes(kernels::take_number(lt).value_or(kKiB) * kKiB);
+  found.unified = environment.unified == "1";
+  return found;
+}
+
+}  // namespace peakline

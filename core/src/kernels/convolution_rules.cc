@@ -1,9 +1,11 @@
-// Convolutions. Sources: aten/src/ATen/native/Convolution.cpp (select_conv_backend),
-// aten/src/ATen/native/cudnn/ConvShared.cpp, Conv_v8.cpp, cuda/DepthwiseConv2d.cu.
+// Convolutions. Sources: aten/src/ATen/native/Convolution.cpp (convolution_backward),
+// aten/src/ATen/native/cudnn/ConvShared.cpp, Conv_v8.cpp, cuda/DepthwiseConv2d.cu,
+// cuda/ConvolutionMM2d.cu.
 #include <algorithm>
 
 #include <peakline/conv_planner.h>
 
+#include "kernels/blas.h"
 #include "kernels/cudnn_conv.h"
 #include "kernels/memory_format.h"
 #include "kernels/reduce_config.h"
@@ -13,105 +15,64 @@
 namespace peakline::kernels {
 namespace {
 
-std::int64_t pixels(const TensorMeta& t) {
+std::int64_t pixels(const std::vector<std::int64_t>& sizes) {
   std::int64_t count = 1;
-  for (std::size_t i = 2; i < t.sizes.size(); ++i) count *= t.sizes[i];
+  for (std::size_t i = 2; i < sizes.size(); ++i) count *= sizes[i];
   return count;
 }
 
-// What both directions know about a convolution.
-struct Convolution {
-  TensorMeta input;
-  TensorMeta weight;
-  std::vector<std::int64_t> output_sizes;
-  std::int64_t groups = 1;
-  std::vector<std::int64_t> stride;
-  std::vector<std::int64_t> padding;
-  std::vector<std::int64_t> dilation;
-  bool transposed = false;
-  bool channels_last = false;
-
-  [[nodiscard]] bool depthwise() const {
-    return !transposed && input.sizes.size() >= 4 && groups > 1 && input.sizes[1] == groups &&
-           weight.sizes[0] % input.sizes[1] == 0;
-  }
+// A convolution with its tensors, as both directions see it.
+struct Pictures {
+  const Convolution& c;
+  const TensorMeta& input;
+  const TensorMeta& weight;
+  const std::vector<std::int64_t>& output_sizes;
 };
-
-bool valid(const TensorMeta& input, const TensorMeta& weight) {
-  return input.sizes.size() >= 3 && weight.sizes.size() == input.sizes.size() &&
-         input.strides.size() == input.sizes.size();
-}
 
 bool any_above_one(const std::vector<std::int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 1; });
 }
 
-// One number may stand for all dimensions.
-std::vector<std::int64_t> for_all(std::vector<std::int64_t> values, std::size_t dimensions,
-                                  std::int64_t otherwise) {
-  if (values.empty()) values.push_back(otherwise);
-  if (values.size() < dimensions) values.resize(dimensions, values[0]);
-  return values;
+bool any_above_zero(const std::vector<std::int64_t>& values) {
+  return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 0; });
 }
 
-// Where an op keeps its settings among its arguments.
-struct Places {
-  std::size_t stride;
-  std::size_t padding;
-  std::size_t dilation;
-  std::size_t groups;
-};
-
-Convolution make(const TensorMeta& input, const TensorMeta& weight, const OpArgs& args,
-                 const Places& places) {
-  Convolution c;
-  c.input = input;
-  c.weight = weight;
-  c.groups = std::max<std::int64_t>(1, args.integer(places.groups, 1));
-  const std::size_t dimensions = input.sizes.size() - 2;
-  c.stride = for_all(args.integers(places.stride), dimensions, 1);
-  c.padding = for_all(args.integers(places.padding), dimensions, 0);
-  c.dilation = for_all(args.integers(places.dilation), dimensions, 1);
-  c.channels_last = input.dtype != DType::kFloat64 &&
-                    (suggests_channels_last(input) || suggests_channels_last(weight));
-  return c;
+// Nothing when these are not the tensors of a convolution.
+std::optional<Pictures> pictures(const RuleContext& op, const TensorMeta& input,
+                                 const TensorMeta& weight, const TensorMeta& output) {
+  const std::size_t dimensions = input.sizes.size();
+  const bool valid = op.call.convolution && dimensions >= 3 && weight.sizes.size() == dimensions &&
+                     output.sizes.size() == dimensions && input.strides.size() == dimensions;
+  if (!valid) return std::nullopt;
+  const Convolution& c = *op.call.convolution;
+  for (const auto* setting : {&c.stride, &c.padding, &c.dilation}) {
+    if (setting->size() != dimensions - 2) return std::nullopt;
+  }
+  return Pictures{c, input, weight, output.sizes};
 }
 
-// Depthwise convolutions have kernels of torch's own, unless the data is channels-last or cuDNN's
-// half-precision ones pay off.
-bool own_depthwise(const Convolution& c, const KernelState& state) {
-  return c.depthwise() && (!state.cudnn_enabled || !c.channels_last);
-}
-
-ConvProblem problem_of(const Convolution& c, const KernelState& state) {
-  ConvProblem p;
-  p.dtype = c.input.dtype;
-  p.channels_last = c.channels_last;
-  p.batch = c.input.sizes[0];
-  p.in_channels = c.input.sizes[1];
-  p.out_channels = c.output_sizes[1];
-  p.groups = c.groups;
-  p.in_pixels = pixels(c.input);
-  p.out_pixels = 1;
-  for (std::size_t i = 2; i < c.output_sizes.size(); ++i) p.out_pixels *= c.output_sizes[i];
-  p.kernel_pixels = pixels(c.weight);
-  p.stride = c.stride[0];
-  p.patches = c.stride[0] > 1 && c.stride[0] == c.weight.sizes.back();
-  p.unusual = c.transposed || any_above_one(c.dilation) || c.input.sizes.size() > 4 ||
-              state.cudnn_benchmark;
+ConvProblem problem_of(const Pictures& p) {
+  const Convolution& c = p.c;
+  ConvProblem problem;
+  problem.dtype = p.input.dtype;
+  problem.channels_last = c.channels_last;
+  problem.batch = p.input.sizes[0];
+  problem.in_channels = p.input.sizes[1];
+  problem.out_channels = p.output_sizes[1];
+  problem.groups = std::max<std::int64_t>(c.groups, 1);
+  problem.in_pixels = pixels(p.input.sizes);
+  problem.out_pixels = pixels(p.output_sizes);
+  problem.kernel_pixels = pixels(p.weight.sizes);
+  problem.stride = c.stride[0];
+  problem.patches = c.stride[0] > 1 && c.stride[0] == p.weight.sizes.back();
+  problem.unusual =
+      c.transposed || any_above_one(c.dilation) || p.input.sizes.size() > 4 || c.benchmark;
   // A transposed convolution is the gradient of a plain one, with the two sides exchanged.
   if (c.transposed) {
-    std::swap(p.in_channels, p.out_channels);
-    std::swap(p.in_pixels, p.out_pixels);
+    std::swap(problem.in_channels, problem.out_channels);
+    std::swap(problem.in_pixels, problem.out_pixels);
   }
-  return p;
-}
-
-// The result has cuDNN's layout, whatever torch's shape function says.
-void fix_layout(RuleContext& op, bool channels_last) {
-  TensorMeta changed = op.args.out(0);
-  changed.strides = dense_strides(changed.sizes, channels_last);
-  if (changed.strides != op.args.out(0).strides) op.program.change_output(0, changed);
+  return problem;
 }
 
 // cuDNN is given lines as pictures of one row.
@@ -124,16 +85,17 @@ void add_row(ConvQuery& query) {
   query.dilation.insert(query.dilation.begin(), 1);
 }
 
-ConvQuery query_of(const Convolution& c, ConvPass pass, const KernelState& state) {
+ConvQuery query_of(const Pictures& p, ConvPass pass) {
+  const Convolution& c = p.c;
   ConvQuery query;
   query.pass = pass;
-  query.dtype = c.input.dtype;
+  query.dtype = p.input.dtype;
   query.channels_last = c.channels_last;
-  query.deterministic = state.cudnn_deterministic || state.deterministic_algorithms;
-  query.allow_tf32 = state.cudnn_allow_tf32;
-  query.input = c.transposed ? c.output_sizes : c.input.sizes;
-  query.weight = c.weight.sizes;
-  query.output = c.transposed ? c.input.sizes : c.output_sizes;
+  query.deterministic = c.deterministic;
+  query.allow_tf32 = c.allow_tf32;
+  query.input = c.transposed ? p.output_sizes : p.input.sizes;
+  query.weight = p.weight.sizes;
+  query.output = c.transposed ? p.input.sizes : p.output_sizes;
   query.padding = c.padding;
   query.stride = c.stride;
   query.dilation = c.dilation;
@@ -153,53 +115,74 @@ bool one_product(const ConvProblem& p, const ConvPlan& plan) {
          plan.workspace == 0 && plan.knobs.size() == 1 && plan.knobs.contains("WORKSPACE");
 }
 
-std::optional<ConvWorkspace> planned(const RuleContext& op, const Convolution& c,
-                                     const ConvProblem& p, ConvPass pass) {
-  if (op.state.conv_planner == nullptr || !op.state.cudnn_enabled) return std::nullopt;
-  if (cannot_be_planned(p, pass)) return std::nullopt;
-  const ConvQuery query = query_of(c, pass, op.state);
-  const auto plan = op.state.conv_planner->plan(query);
-  if (!plan) return std::nullopt;
-  if (pass == ConvPass::kWeightGradient && one_product(p, *plan)) {
-    const bool plenty = plan->knobs.at("WORKSPACE") > 1;
-    return ConvWorkspace{split_product(p, plenty, op.gpu), Certainty::kGuessed};
-  }
-  const PlannedWorkspace found = planned_workspace(query, *plan, op.gpu);
-  return ConvWorkspace{found.bytes, op.state.cudnn_benchmark ? Certainty::kGuessed
-                                    : found.exact            ? Certainty::kExact
-                                                             : Certainty::kModelled};
+// What cuDNN says is exact for the versions that were measured.
+Certainty certainty_of_plan(const RuleContext& op, const Pictures& p, bool split_is_modelled) {
+  if (p.c.benchmark) return Certainty::kGuessed;
+  const bool measured = op.gpu.measured_with_cudnn(op.state.conv_planner->status().version);
+  return split_is_modelled || !measured ? Certainty::kModelled : Certainty::kExact;
 }
 
-void run_cudnn(RuleContext& op, const Convolution& c, ConvPass pass) {
-  const ConvProblem problem = problem_of(c, op.state);
+std::optional<ConvWorkspace> planned(const RuleContext& op, const Pictures& p,
+                                     const ConvProblem& problem, ConvPass pass) {
+  if (op.state.conv_planner == nullptr || cannot_be_planned(problem, pass)) return std::nullopt;
+  const ConvQuery query = query_of(p, pass);
+  const auto plan = op.state.conv_planner->plan(query);
+  if (!plan) return std::nullopt;
+  if (pass == ConvPass::kWeightGradient && one_product(problem, *plan)) {
+    const bool plenty = plan->knobs.at("WORKSPACE") > 1;
+    return ConvWorkspace{split_product(problem, plenty, op.gpu), Certainty::kGuessed};
+  }
+  const PlannedWorkspace found = planned_workspace(query, *plan, op.gpu);
+  return ConvWorkspace{found.bytes, certainty_of_plan(op, p, !found.exact)};
+}
+
+void run_cudnn(RuleContext& op, const Pictures& p, ConvPass pass) {
+  const ConvProblem problem = problem_of(p);
   const ConvWorkspace workspace =
-      planned(op, c, problem, pass).value_or(cudnn_conv_workspace(problem, pass, op.gpu));
+      planned(op, p, problem, pass).value_or(cudnn_conv_workspace(problem, pass, op.gpu));
   op.program.flash(workspace.bytes, workspace.certainty);
 }
 
-void run_forward(RuleContext& op, const Places& places, bool transposed) {
-  const TensorMeta& input = op.args.tensor(0);
-  const TensorMeta& weight = op.args.tensor(1);
-  if (!valid(input, weight) || op.args.outs() == 0) return;
-  Convolution c = make(input, weight, op.args, places);
-  c.transposed = transposed;
-  c.output_sizes = op.args.out(0).sizes;
-  if (c.output_sizes.size() != input.sizes.size()) return;
-  fix_layout(op, c.channels_last);
-  op.program.outputs();
-  if (own_depthwise(c, op.state)) return;
-  const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
-  const Scratch dense_input(op.program, copy_to(input, c.channels_last));
-  const ConvPass pass = transposed ? ConvPass::kInputGradient : ConvPass::kForward;
-  run_cudnn(op, c, pass);
+// The windows of one picture side by side, of one group; nothing where the picture itself is that.
+std::int64_t column_bytes(const Pictures& p) {
+  const std::int64_t window = pixels(p.weight.sizes);
+  const std::int64_t groups = std::max<std::int64_t>(p.c.groups, 1);
+  const bool as_it_is =
+      window == 1 && !p.c.transposed && !any_above_one(p.c.stride) && !any_above_zero(p.c.padding);
+  if (as_it_is) return 0;
+  const std::int64_t channels = (p.c.transposed ? p.output_sizes[1] : p.input.sizes[1]) / groups;
+  const std::int64_t windows = pixels(p.c.transposed ? p.input.sizes : p.output_sizes);
+  return channels * window * windows * size_of(p.input.dtype);
 }
 
-// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-void forward(RuleContext& op) { run_forward(op, {3, 4, 5, 8}, op.args.flag(6)); }
-// cudnn_convolution(input, weight, padding, stride, dilation, groups, ...)
-void cudnn_forward(RuleContext& op) { run_forward(op, {3, 2, 4, 5}, false); }
-// cudnn_convolution_transpose(input, weight, padding, output_padding, stride, dilation, groups, ...)
-void cudnn_transposed(RuleContext& op) { run_forward(op, {4, 2, 5, 6}, true); }
+// ConvolutionMM2d.cu, DilatedConvolution: contiguous copies, columns of a picture, products.
+void run_columns(RuleContext& op, const Pictures& p) {
+  op.program.flash(column_bytes(p), Certainty::kModelled);
+  use_cublas(op);
+}
+
+// cudnn_convolution, its transposed and fused forms
+void cudnn_forward(RuleContext& op) {
+  op.program.outputs();
+  const auto p = pictures(op, op.args.tensor(0), op.args.tensor(1), op.args.out(0));
+  if (!p) return;
+  const Scratch dense_weight(op.program, copy_to(p->weight, p->c.channels_last));
+  const Scratch dense_input(op.program, copy_to(p->input, p->c.channels_last));
+  run_cudnn(op, *p, p->c.transposed ? ConvPass::kInputGradient : ConvPass::kForward);
+}
+
+// _slow_conv2d_forward, slow_conv_dilated2d, slow_conv_transpose2d, ...
+void columns_forward(RuleContext& op) {
+  op.program.outputs();
+  const auto p = pictures(op, op.args.tensor(0), op.args.tensor(1), op.args.out(0));
+  if (!p) return;
+  const Scratch dense_input(op.program, copy_to(p->input, false));
+  const Scratch dense_weight(op.program, copy_to(p->weight, false));
+  run_columns(op, *p);
+}
+
+// _conv_depthwise2d, conv_depthwise3d
+void depthwise_forward(RuleContext& op) { op.program.outputs(); }
 
 void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
   op.program.output(2);
@@ -214,45 +197,74 @@ void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
   reduce(op.program, r, op.gpu);
 }
 
+struct Wanted {
+  bool input;
+  bool weight;
+};
+
+void cudnn_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
+  if (wanted.input) {
+    op.program.output(0);
+    const Scratch dense_weight(op.program, copy_to(p.weight, p.c.channels_last));
+    run_cudnn(op, p, p.c.transposed ? ConvPass::kForward : ConvPass::kInputGradient);
+  }
+  if (wanted.weight) {
+    op.program.output(1);
+    const Scratch dense_input(op.program, copy_to(p.input, p.c.channels_last));
+    run_cudnn(op, p, ConvPass::kWeightGradient);
+  }
+}
+
+void columns_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
+  const Scratch dense_input(op.program, copy_to(p.input, false));
+  if (wanted.input) {
+    op.program.output(0);
+    const Scratch dense_weight(op.program, copy_to(p.weight, false));
+    run_columns(op, p);
+  }
+  if (wanted.weight) {
+    op.program.output(1);
+    run_columns(op, p);
+  }
+}
+
+// convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
+//                      output_padding, groups, output_mask)
 void backward(RuleContext& op) {
   TensorMeta gradient = op.args.tensor(0);
-  const TensorMeta& input = op.args.tensor(1);
-  const TensorMeta& weight = op.args.tensor(2);
-  if (!valid(input, weight) || op.args.outs() < 3) return;
-  Convolution c = make(input, weight, op.args, {4, 5, 6, 9});
-  c.transposed = op.args.flag(7);
-  c.output_sizes = gradient.sizes;
-  if (c.output_sizes.size() != input.sizes.size()) return;
-  const bool input_wanted = op.args.mask(10, 0);
-  const bool weight_wanted = op.args.mask(10, 1);
-  const Scratch dense_gradient(op.program, copy_to(gradient, c.channels_last));
-  gradient.strides = dense_strides(gradient.sizes, c.channels_last);
-  if (own_depthwise(c, op.state)) {
-    if (weight_wanted) op.program.output(1);
-    if (input_wanted) op.program.output(0);
-  } else {
-    if (input_wanted) {
-      op.program.output(0);
-      const Scratch dense_weight(op.program, copy_to(weight, c.channels_last));
-      const ConvPass pass = c.transposed ? ConvPass::kForward : ConvPass::kInputGradient;
-      run_cudnn(op, c, pass);
-    }
-    if (weight_wanted) {
-      op.program.output(1);
-      const Scratch dense_input(op.program, copy_to(input, c.channels_last));
-      run_cudnn(op, c, ConvPass::kWeightGradient);
-    }
+  const auto p = pictures(op, op.args.tensor(1), op.args.tensor(2), gradient);
+  if (!p || op.args.outs() < 3) return;
+  const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1)};
+  const Scratch dense_gradient(op.program, copy_to(gradient, p->c.channels_last));
+  gradient.strides = dense_strides(gradient.sizes, p->c.channels_last);
+  switch (p->c.backend) {
+    case Convolution::Backend::kDepthwise:
+      if (wanted.weight) op.program.output(1);
+      if (wanted.input) op.program.output(0);
+      break;
+    case Convolution::Backend::kColumns:
+      columns_backward(op, *p, wanted);
+      break;
+    case Convolution::Backend::kCudnn:
+      cudnn_backward(op, *p, wanted);
+      break;
   }
   if (op.args.mask(10, 2)) bias_gradient(op, gradient);
 }
 
 constexpr NamedRule kRules[] = {
-    {"aten::convolution", forward},
-    {"aten::convolution_overrideable", forward},
     {"aten::cudnn_convolution", cudnn_forward},
-    {"aten::cudnn_convolution_transpose", cudnn_transposed},
+    {"aten::cudnn_convolution_relu", cudnn_forward},
+    {"aten::cudnn_convolution_add_relu", cudnn_forward},
+    {"aten::cudnn_convolution_transpose", cudnn_forward},
+    {"aten::_conv_depthwise2d", depthwise_forward},
+    {"aten::conv_depthwise3d", depthwise_forward},
+    {"aten::_slow_conv2d_forward", columns_forward},
+    {"aten::slow_conv_dilated2d", columns_forward},
+    {"aten::slow_conv_dilated3d", columns_forward},
+    {"aten::slow_conv_transpose2d", columns_forward},
+    {"aten::slow_conv_transpose3d", columns_forward},
     {"aten::convolution_backward", backward},
-    {"aten::convolution_backward_overrideable", backward},
 };
 
 }  // namespace

@@ -120,10 +120,11 @@ bool plain_product(const ConvProblem& p, ConvPass pass) {
 }
 
 // Too few outputs for a vector: padded to one.
-std::int64_t few_outputs_workspace(const ConvProblem& p, ConvPass pass) {
+std::int64_t few_outputs_workspace(const ConvProblem& p, ConvPass pass, const DeviceProfile& gpu) {
   const bool weight_wanted = pass == ConvPass::kWeightGradient;
-  if (!p.half() && p.channels_last) {  // two parts an SM
-    return weight_wanted ? 264 * float_weight(p, p.in_channels, p.out_channels) : 0;
+  if (!p.half() && p.channels_last) {
+    const std::int64_t parts = std::int64_t{2} * gpu.sm_count;
+    return weight_wanted ? parts * float_weight(p, p.in_channels, p.out_channels) : 0;
   }
   const Sides padded = sides_of(p, p.in_channels, kVector);
   const std::int64_t part = float_weight(p, p.in_channels, kVector);
@@ -165,7 +166,7 @@ std::int64_t workspace_bytes(const ConvProblem& p, ConvPass pass, const DevicePr
   if (weight_wanted && !p.channels_last && p.stride == 1 && one_pixel_thin(p)) {
     return one_pixel_thin_workspace(p, gpu);
   }
-  if (p.out_channels < kVector) return few_outputs_workspace(p, pass);
+  if (p.out_channels < kVector) return few_outputs_workspace(p, pass, gpu);
   if (thin(p)) return p.half() ? thin_half(p, pass) : thin_float(p, pass);
   return converted_sides(p, pass) + (weight_wanted ? split_weight_gradient(p, gpu) : 0);
 }

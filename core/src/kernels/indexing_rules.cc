@@ -95,7 +95,7 @@ void accumulate(RuleContext& op, std::size_t indices_at, std::size_t values_at) 
 
 void index_put(RuleContext& op) {
   op.program.outputs();
-  if (op.args.flag(3) || op.state.deterministic_algorithms) accumulate(op, 1, 2);
+  if (op.args.flag(3) || op.state.switches.deterministic_algorithms) accumulate(op, 1, 2);
 }
 
 // Rolls one dimension after the other; every turn but the last leaves a copy behind.

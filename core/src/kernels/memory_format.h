@@ -1,4 +1,4 @@
-// torch's reading of strides: which memory format a tensor suggests, and dense strides in a format.
+// torch's memory formats: dense strides in one, and copies into one.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,6 @@
 #include <peakline/kernel_memory.h>
 
 namespace peakline::kernels {
-
-// Tensor::suggest_memory_format() is channels_last (4 or 5 dimensions).
-bool suggests_channels_last(const TensorMeta& tensor);
 
 std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& sizes, bool channels_last);
 

@@ -5,6 +5,12 @@
 
 namespace peakline::kernels {
 
+void ProgramBuilder::push(Step step, Certainty certainty) {
+  step.certainty = certainty;
+  program_.steps.push_back(step);
+  program_.certainty = std::max(program_.certainty, certainty);
+}
+
 void ProgramBuilder::output(std::size_t index) { output_of(index, -1, Certainty::kExact); }
 
 void ProgramBuilder::output_of(std::size_t index, std::int64_t bytes, Certainty certainty) {
@@ -15,13 +21,11 @@ void ProgramBuilder::output_of(std::size_t index, std::int64_t bytes, Certainty 
   step.kind = Step::Kind::kOutput;
   step.index = static_cast<int>(index);
   step.bytes = Bytes(bytes);
-  step.certainty = certainty;
-  program_.steps.push_back(step);
-  at_most(certainty);
+  push(step, bytes >= 0 ? std::max(certainty, best_) : certainty);
 }
 
-void ProgramBuilder::outputs() {
-  for (std::size_t i = 0; i < written_.size(); ++i) output(i);
+void ProgramBuilder::outputs(Certainty certainty) {
+  for (std::size_t i = 0; i < written_.size(); ++i) output_of(i, -1, certainty);
 }
 
 int ProgramBuilder::alloc(std::int64_t bytes, Certainty certainty) {
@@ -30,10 +34,8 @@ int ProgramBuilder::alloc(std::int64_t bytes, Certainty certainty) {
   step.kind = Step::Kind::kAlloc;
   step.index = static_cast<int>(live_.size());
   step.bytes = Bytes(bytes);
-  step.certainty = certainty;
-  program_.steps.push_back(step);
+  push(step, std::max(certainty, best_));
   live_.push_back(true);
-  at_most(certainty);
   return step.index;
 }
 
@@ -53,15 +55,11 @@ void ProgramBuilder::workspace(std::string_view key, std::int64_t bytes, Workspa
   step.bytes = Bytes(bytes);
   step.key = key;
   step.scope = scope;
-  program_.steps.push_back(step);
+  push(step, best_);
 }
 
 void ProgramBuilder::change_output(std::size_t index, TensorMeta meta) {
   program_.changes.push_back({static_cast<int>(index), std::move(meta)});
-}
-
-void ProgramBuilder::at_most(Certainty certainty) {
-  program_.certainty = std::max(program_.certainty, certainty);
 }
 
 AllocationProgram ProgramBuilder::finish() {

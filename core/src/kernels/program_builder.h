@@ -16,7 +16,7 @@ class ProgramBuilder {
   // Allocates output `index`; again, or of an output that is not fresh, is no step.
   void output(std::size_t index);
   // All outputs that have no step yet, in order.
-  void outputs();
+  void outputs(Certainty certainty = Certainty::kExact);
   // A scratch block; nothing for zero bytes (torch allocates none), and -1 comes back.
   int alloc(std::int64_t bytes, Certainty certainty = Certainty::kExact);
   void free(int block);
@@ -28,13 +28,18 @@ class ProgramBuilder {
   void change_output(std::size_t index, TensorMeta meta);
   // The storage of output `index` is this large, whatever its metadata says.
   void output_of(std::size_t index, std::int64_t bytes, Certainty certainty);
-  void at_most(Certainty certainty);  // lowers the certainty of the whole
+  // From here on nothing that a rule says is surer than this: scratch, workspaces, and outputs whose
+  // size is not that of their metadata.
+  void scratch_at_best(Certainty certainty) { best_ = certainty; }
 
   AllocationProgram finish();
 
  private:
+  void push(Step step, Certainty certainty);
+
   const OpCall& call_;
   AllocationProgram program_;
+  Certainty best_ = Certainty::kExact;
   std::vector<bool> written_;
   std::vector<bool> live_;
 };

@@ -1,9 +1,8 @@
 #include "kernels/rules.h"
 
-#include <algorithm>
-#include <iterator>
 #include <unordered_map>
 
+#include "kernels/no_scratch.h"
 #include "kernels/rule_tables.h"
 
 namespace peakline::kernels {
@@ -21,20 +20,6 @@ Table join() {
   return all;
 }
 
-// Libraries without a rule: their workspaces are not known, and results stand for the whole.
-bool unknown_library(std::string_view name) {
-  constexpr std::string_view kBeginnings[] = {
-      "aten::linalg_", "aten::_linalg_", "aten::_fft_",      "aten::cholesky", "aten::geqrf",
-      "aten::ormqr",   "aten::_sparse_", "aten::_cudnn_ctc", "aten::sparse_",  "aten::lu_",
-  };
-  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings),
-                     [name](std::string_view start) { return name.starts_with(start); });
-}
-
-void outputs_alone(ProgramBuilder& program, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) program.output_of(i, -1, Certainty::kGuessed);
-}
-
 }  // namespace
 
 Rule find_rule(std::string_view name) {
@@ -47,14 +32,17 @@ Rule find_rule(std::string_view name) {
 
 namespace peakline {
 
+bool has_kernel_rule(std::string_view op) { return kernels::find_rule(op) != nullptr; }
+
 AllocationProgram allocation_program(const OpCall& call, const DeviceProfile& gpu,
                                      const KernelState& state) {
   kernels::ProgramBuilder program(call);
   if (const kernels::Rule rule = kernels::find_rule(call.name)) {
+    if (!gpu.measured_with_torch(state.torch)) program.scratch_at_best(Certainty::kModelled);
     kernels::RuleContext context{call, gpu, state, kernels::OpArgs(call), program};
     rule(context);
-  } else if (kernels::unknown_library(call.name)) {
-    kernels::outputs_alone(program, call.outputs.size());
+  } else if (!kernels::needs_no_scratch(call)) {
+    program.outputs(Certainty::kOutputsOnly);
   }
   return program.finish();
 }

@@ -26,7 +26,7 @@ struct NamedRule {
   Rule rule;
 };
 
-// The rule for an operator, or nullptr: then its outputs are all it allocates.
+// The rule for an operator, or nullptr.
 Rule find_rule(std::string_view name);
 
 }  // namespace peakline::kernels

@@ -11,7 +11,7 @@ namespace {
 struct Checker {
   const SdpQuery& q;
   const DeviceProfile& gpu;
-  const KernelState& state;
+  const SdpSwitches& switches;
 
   [[nodiscard]] std::int64_t head_size() const { return q.query.sizes[3]; }
   [[nodiscard]] std::int64_t value_size() const { return q.value.sizes[3]; }
@@ -66,7 +66,7 @@ struct Checker {
   }
 
   [[nodiscard]] bool cudnn() const {
-    if (!state.sdp_cudnn || !four_dimensions() || state.deterministic_algorithms) return false;
+    if (!switches.cudnn || !four_dimensions() || switches.deterministic_algorithms) return false;
     if (!reduced_precision() || !mask_shape() || gpu.capability() < 80) return false;
     if (!not_empty() || !dense_heads(true) || !same_heads(true)) return false;
     return cudnn_shapes();
@@ -82,7 +82,7 @@ struct Checker {
   }
 
   [[nodiscard]] bool flash() const {
-    if (!state.sdp_flash || !four_dimensions() || q.mask.defined) return false;
+    if (!switches.flash || !four_dimensions() || q.mask.defined) return false;
     if (head_size() != q.key.sizes[3] || head_size() != value_size() || head_size() > 256) {
       return false;
     }
@@ -104,7 +104,7 @@ struct Checker {
     return tensor_cores ? std::max<std::int64_t>(least, half ? 8 : 4) : least;
   }
   [[nodiscard]] bool efficient() const {
-    if (!state.sdp_efficient || gpu.capability() < 50 || !four_dimensions()) return false;
+    if (!switches.efficient || gpu.capability() < 50 || !four_dimensions()) return false;
     if (head_size() != q.key.sizes[3] || head_size() % alignment() != 0 || head_size() == 0 ||
         value_size() % alignment() != 0 || value_size() == 0) {
       return false;
@@ -123,7 +123,7 @@ struct Checker {
       case SdpBackend::kEfficient:
         return efficient();
       case SdpBackend::kMath:
-        return state.sdp_math;
+        return switches.math;
       default:
         return false;
     }
@@ -131,17 +131,18 @@ struct Checker {
 };
 
 // cuDNN goes first where it is fastest; elsewhere it goes last.
-std::vector<int> order_for(const DeviceProfile& gpu, const KernelState& state) {
-  if (!state.sdp_priority.empty()) return state.sdp_priority;
+std::vector<int> order_for(const DeviceProfile& gpu, const SdpSwitches& switches) {
+  if (!switches.priority.empty()) return switches.priority;
   if (gpu.major == 9 || gpu.major == 10) return {3, 1, 2, 0};
   return {1, 2, 0, 3};
 }
 
 }  // namespace
 
-SdpBackend sdp_choice(const SdpQuery& query, const DeviceProfile& gpu, const KernelState& state) {
-  const Checker checker{query, gpu, state};
-  for (const int backend : order_for(gpu, state)) {
+SdpBackend sdp_choice(const SdpQuery& query, const DeviceProfile& gpu,
+                      const SdpSwitches& switches) {
+  const Checker checker{query, gpu, switches};
+  for (const int backend : order_for(gpu, switches)) {
     if (checker.allows(backend)) return static_cast<SdpBackend>(backend);
   }
   return SdpBackend::kError;

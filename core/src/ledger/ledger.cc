@@ -24,8 +24,9 @@ const Block* Ledger::on(const Alloc& alloc, const Birth& birth, ModuleId module,
   const std::uint32_t slot = take_slot();
   entry = {alloc.block, slot};
   ++used_;
-  blocks_[slot] = Block{alloc.block, alloc.bytes,  alloc.requested, birth,        module,       op,
-                        NameId{},    alloc.stream, alloc.device,    CategoryId{}, alloc.address};
+  blocks_[slot] = Block{alloc.block,  alloc.bytes,  alloc.requested, birth,
+                        module,       op,           NameId{},        alloc.stream,
+                        alloc.device, CategoryId{}, alloc.address,   Certainty::kExact};
   totals_of(alloc.device).allocated += alloc.bytes;
   return &blocks_[slot];
 }
@@ -41,6 +42,12 @@ const Block* Ledger::on(const Label& label) {
   if (label.module != ModuleId{}) block.module = label.module;
   if (label.name != NameId{}) block.name = label.name;
   return &block;
+}
+
+void Ledger::on(const Sureness& sureness) {
+  const std::size_t at = locate(sureness.block);
+  if (at == index_.size()) return diagnostics_.count(Loss::kUnknownBlock);
+  blocks_[index_[at].slot].certainty = sureness.certainty;
 }
 
 const Block* Ledger::on(const Free& free) {

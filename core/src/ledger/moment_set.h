@@ -15,6 +15,7 @@ struct Held {
   CategoryId category;
   ModuleId module;
   OpId op;
+  Certainty certainty = Certainty::kExact;
 };
 
 // Follows one device; give it that device's blocks only. The moment may move forward any number of
@@ -33,7 +34,7 @@ class MomentSet {
 
   void on_free(const Now& now, const Block& block, CategoryId category) {
     if (block.birth.event <= moment_ && moment_ < now.event) {
-      departed_.push_back({block.bytes, category, block.module, block.op});
+      departed_.push_back({block.bytes, category, block.module, block.op, block.certainty});
     }
   }
 
@@ -42,8 +43,8 @@ class MomentSet {
     std::vector<Held> all = std::move(departed_);
     now.ledger.for_each_live([&](const Block& block) {
       if (block.device != device_ || block.birth.event > moment_) return;
-      all.push_back(
-          {block.bytes, resolve_category(block, now.context, true), block.module, block.op});
+      all.push_back({block.bytes, resolve_category(block, now.context, true), block.module,
+                     block.op, block.certainty});
     });
     return all;
   }

@@ -79,6 +79,7 @@ struct Replay::Dispatch {
   void operator()(const Free& e) const { replay.free(event.thread, e); }
   void operator()(const Resize& e) const { replay.resize(event.thread, e); }
   void operator()(const Label& e) const { replay.ledger_.on(e); }
+  void operator()(const Sureness& e) const { replay.ledger_.on(e); }
   void operator()(const ModuleEnter& e) const { replay.enter(event.thread, e); }
   void operator()(const ModuleLeave& e) const { replay.leave(event.thread, e); }
   void operator()(const Lost& e) const { replay.lost(e); }

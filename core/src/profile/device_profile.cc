@@ -57,6 +57,19 @@ std::string number_text(const DeviceProfile& profile, Member member) {
   }
 }
 
+// "2.11" is the beginning of "2.11.0+cu130", and not of "2.110".
+bool is_release(std::string_view version, std::string_view release) {
+  return version.starts_with(release) &&
+         (version.size() == release.size() || version[release.size()] == '.');
+}
+
+bool any_release(std::string_view version, const std::vector<std::string>& releases) {
+  for (const std::string& release : releases) {
+    if (is_release(version, release)) return true;
+  }
+  return false;
+}
+
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -66,6 +79,18 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
+std::string versions_toml(const DeviceProfile::MeasuredVersions& measured) {
+  std::string text;
+  for (const profile::VersionList& list : profile::kVersionLists) {
+    std::string items;
+    for (const std::string& version : measured.*list.member) {
+      items += (items.empty() ? "" : ", ") + quoted(version);
+    }
+    if (!items.empty()) text += fmt::format("{} = [{}]\n", list.key, items);
+  }
+  return text.empty() ? text : fmt::format("\n[{}]\n{}", profile::kVersions, text);
+}
+
 }  // namespace
 
 NumberSource DeviceProfile::source_of(std::string_view key) const noexcept {
@@ -73,6 +98,14 @@ NumberSource DeviceProfile::source_of(std::string_view key) const noexcept {
     if (entry.key == key) return entry.source;
   }
   return NumberSource::kMeasured;
+}
+
+bool DeviceProfile::measured_with_torch(std::string_view version) const noexcept {
+  return any_release(version, measured_versions.torch);
+}
+
+bool DeviceProfile::measured_with_cudnn(std::string_view version) const noexcept {
+  return any_release(version, measured_versions.cudnn);
 }
 
 const std::vector<DeviceProfile>& known_profiles() {
@@ -106,7 +139,7 @@ std::string to_toml(const DeviceProfile& profile) {
     }
     if (!body.empty()) text += fmt::format("\n[{}]\n{}", table, body);
   }
-  return text;
+  return text + versions_toml(profile.measured_versions);
 }
 
 DriverOptions driver_options(const DeviceProfile& profile) {

@@ -50,4 +50,16 @@ inline constexpr std::array<SourceTable, 3> kSources{{
     {"estimated", NumberSource::kEstimated},
 }};
 
+// The table of versions that were measured.
+inline constexpr std::string_view kVersions = "versions";
+
+struct VersionList {
+  std::string_view key;
+  std::vector<std::string> DeviceProfile::MeasuredVersions::*member;
+};
+inline constexpr std::array<VersionList, 2> kVersionLists{{
+    {"torch", &DeviceProfile::MeasuredVersions::torch},
+    {"cudnn", &DeviceProfile::MeasuredVersions::cudnn},
+}};
+
 }  // namespace peakline::profile

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -52,16 +53,39 @@ class Reader {
       (key == "id" ? profile_.id : profile_.name) = *text;
       return {};
     }
+    if (key == kVersions) return versions(node);
     const SourceTable* source = source_named(key);
     if (source == nullptr) {
       return error(node, fmt::format("unknown key '{}': a profile has id, name, and the tables "
-                                     "measured, public and estimated",
+                                     "measured, public, estimated and versions",
                                      key));
     }
     const toml::table* numbers = node.as_table();
     if (numbers == nullptr) return error(node, fmt::format("'{}' must be a table", key));
     for (const auto& [name, value] : *numbers) {
       PEAKLINE_RETURN_IF_ERROR(number(name.str(), value, source->source));
+    }
+    return {};
+  }
+
+  // torch = ["2.11"], cudnn = ["9.19"]
+  Status versions(const toml::node& node) {
+    const toml::table* lists = node.as_table();
+    if (lists == nullptr) return error(node, "'versions' must be a table");
+    for (const auto& [key, value] : *lists) {
+      const auto* list = std::find_if(kVersionLists.begin(), kVersionLists.end(),
+                                      [&](const VersionList& l) { return l.key == key.str(); });
+      if (list == kVersionLists.end()) {
+        return error(value,
+                     fmt::format("unknown key '{}': versions are of torch and cudnn", key.str()));
+      }
+      const toml::array* texts = value.as_array();
+      if (texts == nullptr || !texts->is_homogeneous<std::string>()) {
+        return error(value, fmt::format("'{}' must be a list of texts like \"2.11\"", key.str()));
+      }
+      for (const toml::node& text : *texts) {
+        (profile_.measured_versions.*(list->member)).push_back(text.value_or(std::string()));
+      }
     }
     return {};
   }

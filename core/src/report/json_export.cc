@@ -70,6 +70,12 @@ Json step_json(const StepRow& step) {
           {"peak_reserved", optional_bytes(step.peak_reserved)}};
 }
 
+Json confidence_json(const std::array<Bytes, kCertainties>& parts) {
+  Json out;
+  for (std::size_t i = 0; i < kCertainties; ++i) out[kCertaintyNames[i]] = parts[i].raw();
+  return out;
+}
+
 void put_device(Json& out, const DeviceSummary& device) {
   out["device"] = device.name;
   out["gpu"] = device.model;
@@ -90,6 +96,7 @@ void put_device(Json& out, const DeviceSummary& device) {
                  {"outside_modules", device.outside_modules.raw()}};
   out["by_category"] = by_name(device.by_category);
   out["by_subcategory"] = by_name(device.by_subcategory);
+  if (device.confidence) out["confidence"] = confidence_json(*device.confidence);
   out["modules"] = list(device.modules, module_json);
   out["ops"] = list(device.ops, op_json);
   out["steps"] = list(device.steps, step_json);
@@ -106,6 +113,7 @@ nlohmann::ordered_json summary_json(const Summary& summary) {
   put_device(out, main == nullptr ? nothing : *main);
   out["torch"] = text(summary.info, "torch");
   out["allocator_conf"] = summary.allocator_conf ? Json(*summary.allocator_conf) : Json(nullptr);
+  if (summary.info.contains("cudnn")) out["cudnn"] = text(summary.info, "cudnn");
   out["host_peak"] = summary.host_peak.raw();
   out["unknown_values"] = summary.unknown_values;
   out["events"] = summary.events;

@@ -134,6 +134,19 @@ void fill_peak(DeviceSummary& out, const Dictionary& dictionary, const DevicePea
   }
 }
 
+void fill_confidence(DeviceSummary& out, const DevicePeak& peak) {
+  std::array<Bytes, kCertainties> parts{};
+  for (const Held& block : peak.held) {
+    parts[static_cast<std::size_t>(block.certainty)] += block.bytes;
+  }
+  out.confidence = parts;
+}
+
+bool is_estimate(const RunInfo& info) {
+  const auto found = info.find("producer");
+  return found != info.end() && found->second == "virtual";
+}
+
 void fill_reserved(DeviceSummary& out, const DeviceTotals& totals,
                    const std::vector<StepPeak>& steps, const std::vector<TimelineLevel>& levels) {
   out.allocated_at_end = totals.allocated;
@@ -175,6 +188,7 @@ DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const 
   out.name = dictionary.device(id).name;
   out.model = dictionary.device(id).model;
   fill_peak(out, dictionary, peak);
+  if (is_estimate(info) && !is_host(out)) fill_confidence(out, peak);
   fill_reserved(out, end.totals[id.raw()], passes.steps.steps()[id.raw()], levels);
   fill_limit(out, info);
   out.modules = module_table(dictionary, peak.held, passes.modules, id);

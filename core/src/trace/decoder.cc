@@ -47,6 +47,7 @@ struct EventDecoder::Fields {
   const std::uint8_t* addresses;
   DeltaState& state;
   std::uint64_t bad = 0;
+  std::size_t uncounted = 0;  // events of later kinds
 
   std::uint64_t number() { return coding::get_varint(at, bad); }
   std::uint32_t number32() {
@@ -121,6 +122,20 @@ struct EventDecoder::Fields {
     return label;
   }
 
+  // Behind its length, as all later kinds; fields that a later version adds are skipped.
+  Sureness sureness() {
+    ++uncounted;
+    const std::uint64_t length = number();
+    const std::uint8_t* start = at;
+    Sureness read{block(), Certainty::kExact};
+    const std::uint8_t certainty = byte();
+    read.certainty = static_cast<Certainty>(std::min<std::uint8_t>(certainty, kCertainties - 1));
+    const auto used = static_cast<std::uint64_t>(at - start);
+    bad |= length < used || length > kMaxEventBytes;
+    if (bad == 0) at = start + length;
+    return read;
+  }
+
   // Emplacing, unlike assigning, does not ask what was there before.
   template <class Body>
   static bool put(EventBody& body, const Body& value) {
@@ -176,6 +191,8 @@ struct EventDecoder::Fields {
                                                     : OutOfMemory::Kind::kRetry});
       case kKindOf<Lost>:
         return put(body, Lost{name(), number()});
+      case static_cast<std::uint8_t>(RecordKind::kSureness):
+        return put(body, sureness());
       default:
         return false;
     }
@@ -220,8 +237,9 @@ struct EventDecoder::Fields {
   addresses.at = fields.addresses;
   times.at = time_at;
   state_ = state;
-  if (count > events_left_) return malformed(records.at);
-  events_left_ -= count;
+  counted_ = count - fields.uncounted;
+  if (counted_ > events_left_) return malformed(records.at);
+  events_left_ -= counted_;
   if (count == 0) PEAKLINE_RETURN_IF_ERROR(finish());
   return count;
 }

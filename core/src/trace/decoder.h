@@ -29,6 +29,8 @@ class EventDecoder {
   Status start(std::span<const std::uint8_t> payload);
   // Fills `events` from the front and says how many; 0 when the chunk is done.
   Result<std::size_t> decode(std::span<Event> events);
+  // How many of the last batch are in the file's counts (is_counted).
+  [[nodiscard]] std::size_t counted() const noexcept { return counted_; }
 
  private:
   struct Cursor {
@@ -53,6 +55,7 @@ class EventDecoder {
   const std::uint8_t* begin_ = nullptr;
   std::array<Cursor, kColumns> columns_;
   std::uint64_t events_left_ = 0;  // that the chunk promises
+  std::size_t counted_ = 0;
   DeltaState state_;
 };
 

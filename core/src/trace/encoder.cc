@@ -181,6 +181,14 @@ struct EventEncoder::BodyEncoder {
     records.varint(e.what.raw());
     records.varint(e.count);
   }
+  void operator()(const Sureness& e) {
+    const std::uint64_t age = state.newest - e.block.raw();
+    records.byte(static_cast<std::uint8_t>(RecordKind::kSureness) | time_flag);
+    std::uint8_t buffer[coding::kMaxVarint];
+    records.varint(static_cast<std::uint64_t>(coding::put_varint(buffer, age) - buffer) + 1);
+    records.varint(age);
+    records.byte(static_cast<std::uint8_t>(e.certainty));
+  }
 };
 
 void EventEncoder::event(const Event& event) {
@@ -192,7 +200,7 @@ void EventEncoder::event(const Event& event) {
   }
   visit_event(BodyEncoder{columns_[kRecords], columns_[kAddresses], state_, time_flag_},
               event.body);
-  ++event_count_;
+  if (is_counted(event.body)) ++event_count_;
 }
 
 // Time never goes back: a clock that does is held where it was.

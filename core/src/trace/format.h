@@ -17,7 +17,7 @@ namespace peakline::trace {
 // Not text, so that no tool takes it for text; and damaged by every conversion of line ends.
 inline constexpr std::array<std::uint8_t, 8> kMagic{0x89, 'P', 'E', 'A', 'K', '\r', '\n', 0x1a};
 inline constexpr std::uint16_t kMajorVersion = 1;
-inline constexpr std::uint16_t kMinorVersion = 0;
+inline constexpr std::uint16_t kMinorVersion = 1;
 inline constexpr std::size_t kFileHeaderBytes = 16;  // magic, major, minor, checksum
 
 // --- Chunks. ---
@@ -63,7 +63,6 @@ template <class Body>
 inline constexpr std::uint8_t kKindOf = kind_of<Body>();
 
 inline constexpr std::uint8_t kFirstDefinition = 21;
-static_assert(std::variant_size_v<EventBody> == kFirstDefinition);
 enum class RecordKind : std::uint8_t {
   kDefineName = kFirstDefinition,
   kDefineOp,
@@ -73,7 +72,12 @@ enum class RecordKind : std::uint8_t {
   kDefineCategory,
   kThread,          // the following events are on this thread
   kFirstExtension,  // from here on a length follows, so that old readers can skip new records
+  kSureness = kFirstExtension,  // an event, from version 1.1 on
 };
+static_assert(std::variant_size_v<EventBody> == kFirstDefinition + 1, "an event without a kind");
+
+// Events of later kinds are in no count of events: a reader that skips them must find as many.
+inline bool is_counted(const EventBody& body) { return body.index() < kFirstDefinition; }
 
 // What an Alloc's extra byte (flag A) says.
 namespace alloc_extra {

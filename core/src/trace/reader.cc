@@ -47,7 +47,7 @@ class TraceReader::Impl {
       if (!count.ok()) {
         status_ = damaged(count.status().message());
       } else if (*count > 0) {
-        event_count_ += *count;
+        event_count_ += decoder_.counted();
         return std::span<const Event>(batch_).first(*count);
       } else {
         state_ = State::kBetweenChunks;

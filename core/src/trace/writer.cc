@@ -49,7 +49,7 @@ class TraceWriter::Impl {
 
   void write(const Event& event) {
     if (closed_) return;
-    ++event_count_;
+    if (trace::is_counted(event.body)) ++event_count_;
     if (!status_.ok()) return;
     encoder_.event(event);
     end_full_chunk();

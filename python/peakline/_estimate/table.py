@@ -46,8 +46,19 @@ def _fact(label: str, size: int | None, remark: str) -> list[str]:
 
 
 def _confidence(parts: dict[str, int]) -> str:
+    """Of what there is, in percent; nothing is called all that is not."""
     whole = max(1, sum(parts.values()))
-    return ", ".join(f"{size / whole:.1%} {name}" for name, size in parts.items())
+    shares = [
+        f"{_percent(size, whole)} {name.replace('_', ' ')}" for name, size in parts.items() if size
+    ]
+    return ", ".join(shares)
+
+
+def _percent(size: int, whole: int) -> str:
+    text = f"{size / whole:.1%}"
+    if text == "100.0%" and size < whole:
+        return ">99.9%"
+    return "<0.1%" if text == "0.0%" else text
 
 
 def _reserved(answer: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from peakline._virtual_cuda import (
     _compile,
     _devices,
     _distributed,
+    _kernel_notes,
     _libraries,
     _memory,
     _parallel,
@@ -33,13 +34,14 @@ __all__ = ["Engine", "Installed", "Job", "install"]
 class Installed:
     """What install() changed. `restore()` puts it back, and may be called again."""
 
-    def __init__(self, patches: Patches, notes: Notes) -> None:
+    def __init__(self, patches: Patches, notes: Notes, engine: Engine) -> None:
         self._patches = patches
         self._notes = notes
+        self._engine = engine
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
-        return self._notes.sentences()
+        return [*self._notes.sentences(), *_kernel_notes.sentences(self._engine)]
 
     def restore(self) -> None:
         self._patches.restore()
@@ -63,11 +65,11 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
-        _compile.install(patches, notes)
+        _compile.install(patches, notes, engine)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, notes)
     except BaseException:
         patches.restore()
         raise
-    return Installed(patches, notes)
+    return Installed(patches, notes, engine)

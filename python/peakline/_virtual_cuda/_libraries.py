@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +17,6 @@ from peakline._virtual_cuda._patches import Patches
 CUDA_VERSION = "13.0"
 CUDNN_VERSION = 91900
 NCCL_VERSION = (2, 28, 9)
-
-_KIB = 1024
 
 
 def install(patches: Patches, engine: Engine) -> None:
@@ -49,18 +46,16 @@ def _install_versions(patches: Patches) -> None:
 
 def _functions(engine: Engine) -> dict[str, Any]:
     limit = _Number(10)
-    cublas = _Number(_workspace_bytes())
-    cublaslt = _Number(32 * _KIB * _KIB)
     tuning = _Number(0)
     return {
         "_cuda_get_cudnn_benchmark_limit": limit.get,
         "_cuda_set_cudnn_benchmark_limit": limit.set,
-        "_cuda_getCublasWorkspaceSize": cublas.get,
-        "_cuda_setCublasWorkspaceSize": cublas.set,
-        "_cuda_resetCublasWorkspaceSize": cublas.reset,
-        "_cuda_getCublasLtWorkspaceSize": cublaslt.get,
-        "_cuda_setCublasLtWorkspaceSize": cublaslt.set,
-        "_cuda_resetCublasLtWorkspaceSize": cublaslt.reset,
+        "_cuda_getCublasWorkspaceSize": engine.cublas_workspace,
+        "_cuda_setCublasWorkspaceSize": engine.set_cublas_workspace,
+        "_cuda_resetCublasWorkspaceSize": lambda: engine.set_cublas_workspace(None),
+        "_cuda_getCublasLtWorkspaceSize": engine.cublaslt_workspace,
+        "_cuda_setCublasLtWorkspaceSize": engine.set_cublaslt_workspace,
+        "_cuda_resetCublasLtWorkspaceSize": lambda: engine.set_cublaslt_workspace(None),
         "_cuda_clearCublasWorkspaces": engine.clear_cublas_workspaces,
         "_cuda_tunableop_is_enabled": lambda: False,
         "_cuda_tunableop_enable": tuning.set,
@@ -69,21 +64,10 @@ def _functions(engine: Engine) -> dict[str, Any]:
     }
 
 
-def _workspace_bytes() -> int:
-    """CUBLAS_WORKSPACE_CONFIG (":KiB:count" pairs), else torch's choice for sm90."""
-    total = 0
-    parts = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "").split(":")[1:]
-    for size, count in zip(parts[::2], parts[1::2], strict=False):
-        if size.isdigit() and count.isdigit():
-            total += int(size) * int(count) * _KIB
-    return total or 32 * _KIB * _KIB
-
-
 class _Number:
-    """A setting with a default."""
+    """A setting that changes nothing here."""
 
     def __init__(self, value: int) -> None:
-        self._default = value
         self._value = value
 
     def get(self) -> int:
@@ -91,6 +75,3 @@ class _Number:
 
     def set(self, value: int) -> None:
         self._value = value
-
-    def reset(self) -> None:
-        self._value = self._default

@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "errors.h"
+#include "vgpu/compiled_region.h"
 #include "vgpu/generator.h"
 #include "vgpu/session.h"
 #include "vgpu/tensor.h"
@@ -192,13 +193,48 @@ void bind_memory(py::module_& m) {
   m.def("get_memory_fraction",
         [](int device) { return engine().memory().fraction(checked(device)); });
   m.def("mem_get_info", [](int device) { return engine().memory().info(checked(device)); });
-  m.def("confidence", [](int device) {
-    const vgpu::Confidence found = engine().memory().confidence_at_peak(checked(device));
-    return py::dict(py::arg("exact") = found.exact, py::arg("modelled") = found.modelled,
-                    py::arg("guessed") = found.guessed);
-  });
   m.def("snapshot", &snapshot);
   m.def("record_history", [](bool keep) { engine().memory().keep_history(keep); });
+}
+
+using Workspace = void (Engine::*)(std::optional<Bytes>);
+
+void set_workspace(Workspace set, std::optional<std::int64_t> bytes) {
+  (engine().*set)(bytes ? std::optional(Bytes(*bytes)) : std::nullopt);
+}
+
+// cuDNN, as far as convolutions needed it.
+py::dict cudnn() {
+  ConvPlanner* planner = engine().conv_planner();
+  const PlannerStatus status = planner == nullptr ? PlannerStatus{} : planner->status();
+  return py::dict(py::arg("needed") = engine().used_cudnn(),
+                  py::arg("installed") = planner != nullptr, py::arg("version") = status.version,
+                  py::arg("problem") = status.problem);
+}
+
+py::dict measured_versions() {
+  const DeviceProfile& gpu = engine().profile();
+  const TorchVersion& torch = engine().memory().config().torch;
+  const std::string version = std::to_string(torch.major) + "." + std::to_string(torch.minor);
+  return py::dict(py::arg("torch") = gpu.measured_versions.torch,
+                  py::arg("cudnn") = gpu.measured_versions.cudnn,
+                  py::arg("has_torch") = gpu.measured_with_torch(version));
+}
+
+void bind_kernels(py::module_& m) {
+  m.def("cublas_workspace", [] { return engine().blas_workspaces().cublas.raw(); });
+  m.def("cublaslt_workspace", [] { return engine().blas_workspaces().cublaslt.raw(); });
+  m.def("set_cublas_workspace", [](std::optional<std::int64_t> bytes) {
+    set_workspace(&Engine::set_cublas_workspace, bytes);
+  });
+  m.def("set_cublaslt_workspace", [](std::optional<std::int64_t> bytes) {
+    set_workspace(&Engine::set_cublaslt_workspace, bytes);
+  });
+  m.def("cudnn", &cudnn);
+  m.def("measured_versions", &measured_versions);
+  m.def("outputs_only", [] { return engine().outputs_only(); });
+  m.def("enter_compiled_region", &vgpu::enter_compiled_region);
+  m.def("leave_compiled_region", &vgpu::leave_compiled_region);
 }
 
 void bind_devices(py::module_& m) {
@@ -260,6 +296,7 @@ void bind_vgpu(py::module_& parent) {
     engine().set_policy(policy_of(options, engine().policy()));
   });
   bind_memory(m);
+  bind_kernels(m);
   bind_devices(m);
   bind_streams(m);
   bind_tensors(m);

@@ -33,6 +33,57 @@ def test_cleared_cublas_workspaces_are_given_back_and_made_again() -> None:
         assert torch.cuda.memory_allocated() == used
 
 
+def first_product() -> int:
+    """What cuBLAS takes with its first use."""
+    x = torch.zeros(64, 64, device="cuda")
+    y = torch.empty(64, 64, device="cuda")
+    before = torch.cuda.memory_allocated()
+    torch.mm(x, x, out=y)
+    return torch.cuda.memory_allocated() - before
+
+
+def test_what_torch_says_of_cublas_workspaces_is_what_is_allocated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with peakline.virtual_gpu("a100-80"):
+        assert torch._C._cuda_getCublasWorkspaceSize() == first_product() == 8519680
+        assert torch._C._cuda_getCublasLtWorkspaceSize() == 1 << 20
+    with peakline.virtual_gpu("h200"):
+        # Scripts set it in their first lines.
+        monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+        assert torch._C._cuda_getCublasWorkspaceSize() == first_product() == 128 << 10
+
+
+def test_a_cublas_workspace_that_is_set_larger_is_made_anew() -> None:
+    with peakline.virtual_gpu("h200"):
+        assert first_product() == 32 << 20
+        torch._C._cuda_setCublasWorkspaceSize(16 << 20)
+        assert first_product() == 0  # the one there is large enough
+        torch._C._cuda_setCublasWorkspaceSize(64 << 20)
+        assert first_product() == 32 << 20  # and the smaller one is gone
+        torch._C._cuda_resetCublasWorkspaceSize()
+        assert torch._C._cuda_getCublasWorkspaceSize() == 32 << 20
+
+
+def test_the_preferred_library_decides_whose_workspace_is_taken() -> None:
+    with peakline.virtual_gpu("h200"):
+        assert first_product() == 32 << 20
+        before = torch.backends.cuda.preferred_blas_library()
+        torch.backends.cuda.preferred_blas_library("cublaslt")
+        try:
+            assert first_product() == 1 << 20
+        finally:
+            torch.backends.cuda.preferred_blas_library(before)
+
+
+def test_attention_switches_count_at_once_also_for_who_asks_by_name() -> None:
+    with peakline.virtual_gpu("h200"):
+        q = torch.zeros(2, 8, 128, 64, device="cuda", dtype=torch.bfloat16)
+        assert torch._fused_sdp_choice(q, q, q) == 3
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            assert torch._fused_sdp_choice(q, q, q) == 0
+
+
 def test_ranges_of_nvtx_nest_and_do_nothing() -> None:
     with peakline.virtual_gpu("h200"):
         assert torch.cuda.nvtx.range_push("a") == 0

@@ -42,8 +42,17 @@ def test_it_says_by_how_much_it_fits() -> None:
 
 
 def test_it_says_how_sure_it_is() -> None:
-    parts = {"exact": 9 * GIB, "modelled": GIB // 2, "guessed": GIB // 2}
-    assert "90.0% exact, 5.0% modelled, 5.0% guessed" in render(answer(confidence=parts), "title")
+    parts = {"exact": 9 * GIB, "modelled": GIB // 2, "guessed": 0, "outputs_only": GIB // 2}
+    text = render(answer(confidence=parts), "title")
+    assert "90.0% exact, 5.0% modelled, 5.0% outputs only" in text
+
+
+def test_what_is_not_all_exact_is_not_called_so() -> None:
+    parts = {"exact": 40 * GIB, "modelled": 8 << 20, "guessed": 0, "outputs_only": 0}
+    text = render(answer(confidence=parts), "title")
+    assert ">99.9% exact, <0.1% modelled" in text
+    parts["modelled"] = 0
+    assert "100.0% exact\n" in render(answer(confidence=parts), "title")
 
 
 def test_it_says_what_failed_and_what_would_help() -> None:

@@ -23,8 +23,8 @@ SdpQuery query(DType dtype, std::int64_t heads, std::int64_t kv_heads, std::int6
   return q;
 }
 
-SdpBackend choice(const SdpQuery& q, const char* gpu = "h200", const KernelState& state = {}) {
-  return sdp_choice(q, *load_profile(gpu), state);
+SdpBackend choice(const SdpQuery& q, const char* gpu = "h200", const SdpSwitches& switches = {}) {
+  return sdp_choice(q, *load_profile(gpu), switches);
 }
 
 TEST(SdpChoice, HalfPrecisionTakesCudnnOnHopperAndFlashBefore) {
@@ -60,15 +60,15 @@ TEST(SdpChoice, MasksThatAreTrainedTakeEfficient) {
 }
 
 TEST(SdpChoice, SwitchesAndOrderAreObeyed) {
-  KernelState state;
-  state.sdp_cudnn = false;
-  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", state), SdpBackend::kFlash);
-  state.sdp_flash = state.sdp_efficient = false;
-  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", state), SdpBackend::kMath);
-  state.sdp_math = false;
-  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", state), SdpBackend::kError);
-  KernelState order;
-  order.sdp_priority = {2, 1, 3, 0};
+  SdpSwitches switches;
+  switches.cudnn = false;
+  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", switches), SdpBackend::kFlash);
+  switches.flash = switches.efficient = false;
+  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", switches), SdpBackend::kMath);
+  switches.math = false;
+  EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", switches), SdpBackend::kError);
+  SdpSwitches order;
+  order.priority = {2, 1, 3, 0};
   EXPECT_EQ(choice(query(kBf16, 8, 8, 512, 64), "h200", order), SdpBackend::kEfficient);
 }
 

@@ -1,6 +1,8 @@
 // Expected events are those of a real H200 under torch 2.11.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "op_call.h"
 
 namespace peakline {
@@ -23,15 +25,34 @@ TEST(Blas, WorkspaceIsSmallerOnOtherArchitectures) {
   EXPECT_EQ(run(mm, *load_profile("b200")), "+16384 W33554432");
 }
 
-TEST(Blas, WorkspaceFollowsTheEnvironment) {
+TEST(Blas, WorkspacesFollowTheEnvironmentAsTorchReadsIt) {
+  const auto cublas = [](const char* config, const char* gpu = "h200") {
+    return blas_workspaces(*load_profile(gpu), {config, "", ""}).cublas.raw();
+  };
+  EXPECT_EQ(cublas(":4096:8"), 32 << 20);
+  EXPECT_EQ(cublas(":16:8"), 131072);
+  EXPECT_EQ(cublas(":4096:2:16:8"), 8519680);
+  EXPECT_EQ(cublas("first :4096:2, then :16:8"), 8519680);
+  EXPECT_EQ(cublas("4096:2"), 32 << 20);
+  EXPECT_EQ(cublas("nonsense"), 32 << 20);
+  EXPECT_EQ(cublas(":99999999999999999999:2"), 32 << 20);
+  EXPECT_EQ(cublas("", "a100-80"), 8519680);
+  EXPECT_EQ(cublas(":0:0"), 0);
+  EXPECT_EQ(blas_workspaces(test::h200()).cublaslt.raw(), 1 << 20);
+  EXPECT_EQ(blas_workspaces(test::h200(), {"", "2048", ""}).cublaslt.raw(), 2 << 20);
+  EXPECT_EQ(blas_workspaces(test::h200(), {"", "x", ""}).cublaslt.raw(), 1 << 20);
+  EXPECT_TRUE(blas_workspaces(test::h200(), {"", "", "1"}).unified);
+}
+
+TEST(Blas, WorkspacesAreThoseOfTheState) {
   const OpCall mm = call("aten::mm", {tensor({64, 64}), tensor({64, 64})}, {tensor({64, 64})});
   KernelState state;
-  state.cublas_workspace_config = ":4096:8";
-  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W33554432");
-  state.cublas_workspace_config = ":16:8";
-  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W131072");
-  state.cublas_workspace_config = "nonsense";
-  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W33554432");
+  state.blas = BlasWorkspaces{Bytes(4096), Bytes(2048), false};
+  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W4096");
+  state.switches.prefers_cublaslt = true;
+  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W4096 W2048");
+  state.blas->unified = true;
+  EXPECT_EQ(run(mm, test::h200(), state), "+16384 W4096");
 }
 
 TEST(Blas, BiasAsOneRowGoesThroughCublasLt) {
@@ -56,6 +77,20 @@ TEST(Blas, MatrixThatCublasCannotReadIsCopied) {
   const OpCall mm = call("aten::mm", {tensor({64, 32}, test::kFp32, {64, 2}), tensor({32, 16})},
                          {tensor({64, 16})});
   EXPECT_EQ(run(mm), "+4096 +8192 W33554432 -8192");
+}
+
+TEST(KernelSwitches, EachOfThemIsInTheirWord) {
+  std::vector<KernelSwitches> all(8);
+  all[1].cudnn_enabled = false;
+  all[2].cudnn_benchmark = true;
+  all[3].cudnn_deterministic = true;
+  all[4].cudnn_allow_tf32 = false;
+  all[5].deterministic_algorithms = true;
+  all[6].prefers_cublaslt = true;
+  all[7].cudnn_depthwise = 2;
+  std::set<std::uint64_t> words;
+  for (const KernelSwitches& switches : all) words.insert(switches.word());
+  EXPECT_EQ(words.size(), all.size());
 }
 
 TEST(KernelMemory, UnknownOpAllocatesItsOutputsInOrder) {

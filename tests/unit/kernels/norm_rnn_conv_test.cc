@@ -121,10 +121,10 @@ TEST(Rnn, WorkspacesAreWithinAKibibyteOfTheMeasuredOnes) {
 
 OpCall conv(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y, std::int64_t stride,
             std::int64_t padding) {
-  return call("aten::convolution",
-              {x, w, tensor({w.sizes[0]}, x.dtype), Sizes{stride, stride}, Sizes{padding, padding},
-               Sizes{1, 1}, false, Sizes{0, 0}, std::int64_t{1}},
-              {y});
+  OpCall made = call("aten::cudnn_convolution", {x, w}, {y});
+  made.convolution = test::convolution(2, stride, padding);
+  made.convolution->channels_last = !x.contiguous();
+  return made;
 }
 
 TEST(Convolution, OtherLayoutsAreConvertedIntoTheWorkspace) {
@@ -154,10 +154,13 @@ TEST(Convolution, OnePixelWindowsOverAlignedPicturesNeedNothing) {
 
 OpCall conv_backward(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y,
                      std::int64_t padding) {
-  return call("aten::convolution_backward",
-              {y, x, w, Sizes{w.sizes[0]}, Sizes{1, 1}, Sizes{padding, padding}, Sizes{1, 1}, false,
-               Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{true, true, false}},
-              {x, w, tensor({w.sizes[0]}, x.dtype)});
+  OpCall made = call("aten::convolution_backward",
+                     {y, x, w, Sizes{w.sizes[0]}, Sizes{1, 1}, Sizes{padding, padding}, Sizes{1, 1},
+                      false, Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{true, true, false}},
+                     {x, w, tensor({w.sizes[0]}, x.dtype)});
+  made.convolution = test::convolution(2, 1, padding);
+  made.convolution->channels_last = !x.contiguous();
+  return made;
 }
 
 // 36 tiles of 128 by 128 leave room for three parts on 132 SMs, 9 for fourteen.
@@ -201,14 +204,6 @@ TEST(BatchNorm, ChannelsSideBySideStageTheirSums) {
             "+8388608 +2048 +2048 +131072 +64 -64 -131072");
 }
 
-TEST(Libraries, ResultsWithoutARuleAreGuessed) {
-  const TensorMeta x = tensor({64});
-  EXPECT_EQ(allocation_program(call("aten::_fft_r2c", {x}, {x}), test::h200(), {}).certainty,
-            Certainty::kGuessed);
-  EXPECT_EQ(allocation_program(call("aten::relu", {x}, {x}), test::h200(), {}).certainty,
-            Certainty::kExact);
-}
-
 TEST(Softmax, BackwardMakesTheProductBesideItsResult) {
   const TensorMeta scores = tensor({2, 32, 2048, 2048});
   EXPECT_EQ(run(call("aten::_softmax_backward_data",
@@ -216,12 +211,38 @@ TEST(Softmax, BackwardMakesTheProductBesideItsResult) {
             "+1073741824 +1073741824 -1073741824");
 }
 
-TEST(Convolution, ChannelsLastInputMakesTheOutputSo) {
-  const OpCall op =
-      conv(channels_last({2, 16, 8, 8}), tensor({16, 16, 3, 3}), tensor({2, 16, 8, 8}), 1, 1);
-  const AllocationProgram program = allocation_program(op, test::h200(), {});
-  ASSERT_EQ(program.changes.size(), 1U);
-  EXPECT_EQ(program.changes[0].meta.strides, (Sizes{1024, 1, 128, 16}));
+// One part of the weight's gradient for each of two blocks an SM: the chip says how many SMs it has.
+TEST(Convolution, WeightGradientsOfFewOutputsHaveTwoPartsAnSm) {
+  const TensorMeta x = channels_last({8, 64, 32, 32});
+  const TensorMeta w = channels_last({4, 64, 3, 3});
+  OpCall op = conv_backward(x, w, channels_last({8, 4, 32, 32}), 1);
+  const std::int64_t part = w.bytes().raw();
+  EXPECT_NE(run(op).find("+" + std::to_string(264 * part)), std::string::npos);
+  EXPECT_NE(run(op, *load_profile("a100-80")).find("+" + std::to_string(216 * part)),
+            std::string::npos);
+}
+
+TEST(Convolution, ThatTorchGivesToCudnnNeedsAWorkspaceAlsoWhenItIsDepthwise) {
+  const TensorMeta x = tensor({8, 64, 32, 32}, DType::kFloat16);
+  const TensorMeta w = tensor({64, 1, 3, 3}, DType::kFloat16);
+  OpCall op = conv_backward(x, w, x, 1);
+  op.convolution->groups = 64;
+  const std::string cudnn = run(op);
+  op.convolution->backend = Convolution::Backend::kDepthwise;
+  EXPECT_EQ(run(op), "+1152 +1048576 +128");
+  EXPECT_GT(cudnn.size(), run(op).size());
+}
+
+// One picture's windows at a time, and cuBLAS.
+TEST(Convolution, WithoutCudnnOnePictureIsUnfolded) {
+  const TensorMeta x = tensor({8, 16, 10, 10});
+  OpCall op = conv_backward(x, tensor({32, 16, 3, 3}), tensor({8, 32, 8, 8}), 0);
+  op.convolution->backend = Convolution::Backend::kColumns;
+  EXPECT_EQ(run(op), "+51200 +36864 -36864 W33554432 +18432 +36864 -36864 W33554432 +128");
+  OpCall forward =
+      call("aten::_slow_conv2d_forward", {x, tensor({32, 16, 3, 3})}, {tensor({8, 32, 8, 8})});
+  forward.convolution = op.convolution;
+  EXPECT_EQ(run(forward), "+65536 +36864 -36864 W33554432");
 }
 
 }  // namespace

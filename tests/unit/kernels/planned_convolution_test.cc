@@ -27,7 +27,9 @@ class FakePlanner final : public ConvPlanner {
     made.knobs = knobs;
     return made;
   }
+  PlannerStatus status() override { return {PlannerStatus::State::kWorks, version, ""}; }
 
+  std::string version = "9.19.0";
   std::vector<ConvQuery> asked;
   std::map<std::string, std::int64_t> knobs{{"KBLOCK", 2}};
   bool knows_nothing = false;
@@ -56,19 +58,23 @@ class PlannedConvolution : public testing::Test {
 
 OpCall forward(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y,
                bool transposed = false, std::int64_t groups = 1) {
-  const std::size_t dimensions = x.sizes.size() - 2;
-  return call("aten::convolution",
-              {x, w, test::none(), Sizes(dimensions, 2), Sizes(dimensions, 1), Sizes(dimensions, 3),
-               transposed, Sizes(dimensions, 0), groups},
-              {y});
+  OpCall made = call(transposed ? "aten::cudnn_convolution_transpose" : "aten::cudnn_convolution",
+                     {x, w}, {y});
+  made.convolution = test::convolution(x.sizes.size() - 2, 2, 1, 3, groups);
+  made.convolution->transposed = transposed;
+  return made;
 }
 
 OpCall backward(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y,
                 bool transposed = false, std::int64_t groups = 1) {
-  return call("aten::convolution_backward",
-              {y, x, w, std::monostate{}, Sizes{2, 2}, Sizes{1, 1}, Sizes{1, 1}, transposed,
-               Sizes{0, 0}, groups, std::vector<bool>{true, true, false}},
-              {x, w, test::none()});
+  OpCall made = call("aten::convolution_backward",
+                     {y, x, w, std::monostate{}, Sizes{2, 2}, Sizes{1, 1}, Sizes{1, 1}, transposed,
+                      Sizes{0, 0}, groups, std::vector<bool>{true, true, false}},
+                     {x, w, test::none()});
+  made.convolution = test::convolution(2, 2, 1, 1, groups);
+  made.convolution->transposed = transposed;
+  made.convolution->channels_last = !x.contiguous();
+  return made;
 }
 
 TEST_F(PlannedConvolution, TheForwardPassTakesWhatCudnnSaysAndIsSureOfIt) {
@@ -94,9 +100,10 @@ TEST_F(PlannedConvolution, AModelledSplitIsNotCalledExact) {
 }
 
 TEST_F(PlannedConvolution, BenchmarkingMayTakeAnotherKernelThanTheFirst) {
-  state.cudnn_benchmark = true;
   const TensorMeta x = tensor({2, 16, 8, 8});
-  EXPECT_EQ(program(forward(x, tensor({16, 16, 3, 3}), x)).certainty, Certainty::kGuessed);
+  OpCall op = forward(x, tensor({16, 16, 3, 3}), x);
+  op.convolution->benchmark = true;
+  EXPECT_EQ(program(op).certainty, Certainty::kGuessed);
 }
 
 TEST_F(PlannedConvolution, SizesAndSettingsArriveAsCudnnIsGivenThem) {
@@ -117,43 +124,30 @@ TEST_F(PlannedConvolution, SizesAndSettingsArriveAsCudnnIsGivenThem) {
   EXPECT_FALSE(query.channels_last);
 }
 
-TEST_F(PlannedConvolution, OneNumberStandsForAllDimensions) {
+TEST_F(PlannedConvolution, LayoutAndSwitchesArrive) {
   const TensorMeta x = tensor({2, 16, 8, 8});
-  (void)run(call("aten::convolution",
-                 {x, tensor({16, 16, 3, 3}), test::none(), Sizes{2}, Sizes{1}, Sizes{1}, false,
-                  Sizes{0}, std::int64_t{1}},
-                 {tensor({2, 16, 4, 4})}));
-  ASSERT_EQ(planner.asked.size(), 1U);
-  EXPECT_EQ(planner.asked[0].stride, (Sizes{2, 2}));
-  EXPECT_EQ(planner.asked[0].padding, (Sizes{1, 1}));
-  EXPECT_EQ(planner.asked[0].dilation, (Sizes{1, 1}));
-}
-
-TEST_F(PlannedConvolution, ALayoutOfEitherSideDecidesForBoth) {
-  const TensorMeta x = tensor({2, 16, 8, 8});
-  (void)run(forward(x, channels_last({16, 16, 3, 3}), x));
-  (void)run(forward(channels_last({2, 16, 8, 8}), tensor({16, 16, 3, 3}), x));
+  OpCall op = forward(x, tensor({16, 16, 3, 3}), x);
+  (void)run(op);
+  op.convolution->channels_last = true;
+  op.convolution->allow_tf32 = false;
+  op.convolution->deterministic = true;
+  (void)run(op);
   ASSERT_EQ(planner.asked.size(), 2U);
-  EXPECT_TRUE(planner.asked[0].channels_last);
+  EXPECT_TRUE(planner.asked[0].allow_tf32);
+  EXPECT_FALSE(planner.asked[0].deterministic);
+  EXPECT_FALSE(planner.asked[0].channels_last);
+  EXPECT_FALSE(planner.asked[1].allow_tf32);
+  EXPECT_TRUE(planner.asked[1].deterministic);
   EXPECT_TRUE(planner.asked[1].channels_last);
 }
 
-TEST_F(PlannedConvolution, SwitchesOfTheProcessArrive) {
+TEST_F(PlannedConvolution, PlansOfACudnnThatWasNeverMeasuredAreNotCalledExact) {
   const TensorMeta x = tensor({2, 16, 8, 8});
   const OpCall op = forward(x, tensor({16, 16, 3, 3}), x);
-  (void)run(op);
-  state.cudnn_allow_tf32 = false;
-  state.cudnn_deterministic = true;
-  (void)run(op);
-  state.cudnn_deterministic = false;
-  state.deterministic_algorithms = true;
-  (void)run(op);
-  ASSERT_EQ(planner.asked.size(), 3U);
-  EXPECT_TRUE(planner.asked[0].allow_tf32);
-  EXPECT_FALSE(planner.asked[0].deterministic);
-  EXPECT_FALSE(planner.asked[1].allow_tf32);
-  EXPECT_TRUE(planner.asked[1].deterministic);
-  EXPECT_TRUE(planner.asked[2].deterministic);
+  for (const char* version : {"9.20.0", "9.1.9", ""}) {
+    planner.version = version;
+    EXPECT_EQ(program(op).certainty, Certainty::kModelled) << version;
+  }
 }
 
 TEST_F(PlannedConvolution, ATransposedConvolutionIsThePlainOneFromTheOtherSide) {
@@ -203,10 +197,12 @@ TEST_F(PlannedConvolution, DepthwiseHalfWeightGradientsAreNotAsked) {
 TEST_F(PlannedConvolution, AWeightGradientThatIsOneProductMayTakeMoreThanThePlanSays) {
   const TensorMeta x = channels_last({16, 64, 32, 32});
   const TensorMeta w = channels_last({64, 64, 1, 1});
-  const OpCall op = call("aten::convolution_backward",
-                         {x, x, w, std::monostate{}, Sizes{1, 1}, Sizes{0, 0}, Sizes{1, 1}, false,
-                          Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{false, true, false}},
-                         {test::none(), w, test::none()});
+  OpCall op = call("aten::convolution_backward",
+                   {x, x, w, std::monostate{}, Sizes{1, 1}, Sizes{0, 0}, Sizes{1, 1}, false,
+                    Sizes{0, 0}, std::int64_t{1}, std::vector<bool>{false, true, false}},
+                   {test::none(), w, test::none()});
+  op.convolution = test::convolution(2, 1, 0);
+  op.convolution->channels_last = true;
   planner.needs_nothing = true;
   planner.knobs = {{"WORKSPACE", 1}};
   EXPECT_EQ(run(op), "+16384");
@@ -224,10 +220,13 @@ TEST_F(PlannedConvolution, WithoutAPlanTheRulesEstimate) {
   EXPECT_EQ(program(op).certainty, allocation_program(op, test::h200(), {}).certainty);
 }
 
-TEST_F(PlannedConvolution, WithCudnnSwitchedOffNobodyIsAsked) {
+TEST_F(PlannedConvolution, WhatTorchComputesItselfNobodyIsAskedFor) {
   const TensorMeta x = tensor({2, 16, 8, 8});
-  state.cudnn_enabled = false;
-  (void)run(forward(x, tensor({16, 16, 3, 3}), x));
+  for (const auto backend : {Convolution::Backend::kDepthwise, Convolution::Backend::kColumns}) {
+    OpCall op = backward(x, tensor({16, 16, 3, 3}), x);
+    op.convolution->backend = backend;
+    (void)run(op);
+  }
   EXPECT_TRUE(planner.asked.empty());
 }
 

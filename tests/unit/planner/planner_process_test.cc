@@ -90,6 +90,34 @@ TEST_F(PlannerProcess, APlanIsReadWithItsKnobs) {
   EXPECT_EQ(plan->knobs, (std::map<std::string, std::int64_t>{{"TILE_SIZE", 3}, {"TILEK", 1}}));
 }
 
+TEST_F(PlannerProcess, ItsStatusTellsWhichCudnnAnswers) {
+  const auto p = planner(answers(kPlan));
+  EXPECT_EQ(p->status().state, PlannerStatus::State::kNotAsked);
+  ASSERT_TRUE(p->plan(picture()));
+  EXPECT_EQ(p->status().state, PlannerStatus::State::kWorks);
+  EXPECT_EQ(p->status().version, "9.19.0");
+  p->close();
+  EXPECT_EQ(p->status().state, PlannerStatus::State::kClosed);
+  EXPECT_EQ(p->status().version, "9.19.0");
+}
+
+TEST_F(PlannerProcess, ItsStatusTellsWhatWentWrong) {
+  const auto problem = [this](const std::string& text) {
+    const auto p = planner(text);
+    EXPECT_FALSE(p->plan(picture()));
+    EXPECT_EQ(p->status().state, PlannerStatus::State::kFailed);
+    p->close();
+    EXPECT_EQ(p->status().state, PlannerStatus::State::kFailed);
+    return p->status().problem;
+  };
+  EXPECT_EQ(problem("echo 'none cuDNN 8.9 is too old'"), "cuDNN 8.9 is too old");
+  EXPECT_EQ(problem("exit 1"), "it ended as soon as it was started");
+  EXPECT_EQ(problem("echo hello"), "it does not greet as a planner does");
+  EXPECT_EQ(problem(kGreets + "exit 1"), "it ended when it was asked");
+  EXPECT_EQ(problem(answers("plan what")), "it answered what is no plan");
+  EXPECT_EQ(planner_process({"/nowhere", "/"}, test::h200())->status().problem, "");
+}
+
 TEST_F(PlannerProcess, TheProgramStartsWithTheFirstQuestionAndEndsWithThePlanner) {
   auto p = planner(answers(kPlan));
   EXPECT_TRUE(no_child_is_left());

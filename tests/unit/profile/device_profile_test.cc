@@ -55,6 +55,37 @@ TEST(DeviceProfile, UnknownNameListsTheKnownOnes) {
             "b200; or give the path of a .toml file");
 }
 
+TEST(DeviceProfile, OnlyTheVersionsThatWereMeasuredCountAsSuch) {
+  const DeviceProfile h200 = *load_profile("h200");
+  EXPECT_TRUE(h200.measured_with_torch("2.11"));
+  EXPECT_TRUE(h200.measured_with_torch("2.11.0"));
+  EXPECT_FALSE(h200.measured_with_torch("2.110"));
+  EXPECT_FALSE(h200.measured_with_torch("2.1"));
+  EXPECT_TRUE(h200.measured_with_cudnn("9.19.0"));
+  EXPECT_FALSE(h200.measured_with_cudnn(""));
+  for (const DeviceProfile& other : known_profiles()) {
+    EXPECT_EQ(other.measured_with_torch("2.11"), other.id == "h200") << other.id;
+  }
+}
+
+TEST(DeviceProfile, MeasuredVersionsAreWrittenAndReadAgain) {
+  const std::string versions = "[versions]\ntorch = [\"2.11\", \"2.13\"]\n";
+  const Result<DeviceProfile> read = parse_profile(kWhole + versions, "my.toml");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_TRUE(read->measured_with_torch("2.13.0"));
+  EXPECT_TRUE(parse_profile(to_toml(*read), "again.toml")->measured_with_torch("2.13.0"));
+}
+
+TEST(DeviceProfile, VersionsThatMakeNoSenseAreRefusedInOneSentence) {
+  const auto message = [](const std::string& text) {
+    return parse_profile(kWhole + text, "my.toml").status().message();
+  };
+  EXPECT_EQ(message("[versions]\ntorch = 2.11\n"),
+            "my.toml:16: 'torch' must be a list of texts like \"2.11\"");
+  EXPECT_EQ(message("[versions]\ncublas = [\"13.0\"]\n"),
+            "my.toml:16: unknown key 'cublas': versions are of torch and cudnn");
+}
+
 TEST(DeviceProfile, EveryNumberTellsItsSource) {
   const DeviceProfile h200 = *load_profile("h200");
   EXPECT_EQ(h200.source_of("context"), NumberSource::kMeasured);

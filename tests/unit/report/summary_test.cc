@@ -54,6 +54,26 @@ TEST(Summary, CategoriesAddUpToThePeak) {
   EXPECT_EQ(gpu.by_category[0].name, "Activation") << "largest first";
 }
 
+TEST(Summary, AnEstimateTellsHowSureItsPeakIs) {
+  TraceBuilder trace;
+  trace.info("producer", "virtual").device("cuda:0", 24_GiB, "NVIDIA H200");
+  trace.alloc("early", 1_MiB).sure("early", Certainty::kGuessed).free("early");
+  trace.alloc("a", 8_MiB).alloc("b", 4_MiB).sure("b", Certainty::kModelled);
+  trace.alloc("c", 2_MiB).sure("c", Certainty::kOutputsOnly).free("b");
+  const Summary summary = summary_of(trace);
+  const auto json = nlohmann::json::parse(summary_to_json(summary));
+  const nlohmann::json expected = {{"exact", (8_MiB).raw()},
+                                   {"modelled", (4_MiB).raw()},
+                                   {"guessed", 0},
+                                   {"outputs_only", (2_MiB).raw()}};
+  EXPECT_EQ(json.at("confidence"), expected);
+}
+
+TEST(Summary, ARealRunHasNoConfidenceToTell) {
+  const auto json = nlohmann::json::parse(summary_to_json(summary_of(training())));
+  EXPECT_FALSE(json.contains("confidence"));
+}
+
 TEST(Summary, ModulesIncludeWhatLiesBelowThem) {
   const Summary summary = summary_of(training());
   const std::vector<ModuleRow>& rows = summary.main_device()->modules;

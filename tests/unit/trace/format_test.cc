@@ -15,8 +15,8 @@ TraceBuilder example() {
 // The example of docs/trace-format.md. If this test fails, the format has changed: see "Changing
 // the format" there.
 constexpr std::uint8_t kExample[] = {
-    0x89, 'P',  'E',  'A',  'K',  0x0d, 0x0a, 0x1a, 0x01, 0x00, 0x00, 0x00,       // file header
-    0x78, 0xe7, 0xd2, 0xdf,                                                       //
+    0x89, 'P',  'E',  'A',  'K',  0x0d, 0x0a, 0x1a, 0x01, 0x00, 0x01, 0x00,       // file header
+    0x0f, 0x7f, 0x70, 0xcc,                                                       //
     0x01, 0x00, 0x00, 0x00, 0x0d, 0x00, 0x00, 0x00, 0x0d, 0x00, 0x00, 0x00,       // info chunk
     0xe1, 0xd0, 0x72, 0x87, 0x04, 0x26, 0x14, 0xe1,                               //
     0x05, 't',  'o',  'r',  'c',  'h',  0x06, '2',  '.',  '1',  '3',  '.',  '0',  //
@@ -52,6 +52,16 @@ TEST(TraceFormat, TheExampleOfTheDocumentReads) {
   for (std::size_t i = 0; i < read.events.size(); ++i) {
     EXPECT_EQ(to_text(read.events[i]), to_text(example().events()[i]));
   }
+}
+
+// Nothing but the file header differs between 1.0 and 1.1 where no size was worked out.
+TEST(TraceFormat, AFileOfVersion10Reads) {
+  Bytestring old = file_header(1, 0);
+  const std::span example = std::as_bytes(std::span(kExample));
+  old.insert(old.end(), example.begin() + trace::kFileHeaderBytes, example.end());
+  const ReadTrace read = read_trace(old);
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  EXPECT_EQ(read.events.size(), 4u);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ using Column = std::vector<std::uint8_t>;
 constexpr std::uint8_t kStep = trace::kKindOf<StepEnd>;
 constexpr std::uint8_t kAllocTag = trace::kKindOf<Alloc>;
 constexpr std::uint8_t kFreeTag = trace::kKindOf<Free>;
-constexpr auto kExtension = static_cast<std::uint8_t>(trace::RecordKind::kFirstExtension);
+constexpr auto kSureness = static_cast<std::uint8_t>(trace::RecordKind::kSureness);
+constexpr std::uint8_t kExtension = kSureness + 1;  // the first kind that nobody knows
 
 std::uint8_t kind(trace::RecordKind kind) { return static_cast<std::uint8_t>(kind); }
 
@@ -66,6 +67,27 @@ TEST(NewerFile, UnknownRecordsAreSkippedAndCountedAndTheirTimePasses) {
     EXPECT_EQ(read.events[1].time, TimeNs(60));
     EXPECT_EQ(read.diagnostics.of(Loss::kUnknownRecord), 2u);
   }
+}
+
+// A 0.1.0 reader skips it, and finds as many events as the chunk and the trailer promise.
+TEST(Sureness, IsReadBehindItsLengthAndCountedByNobody) {
+  const ReadTrace read = read_records(1, {kStep, kSureness, 2, 0, 2});
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  ASSERT_EQ(read.events.size(), 2u);
+  EXPECT_EQ(std::get<Sureness>(read.events[1].body).certainty, Certainty::kGuessed);
+  EXPECT_TRUE(read.diagnostics.empty());
+}
+
+TEST(Sureness, FieldsOfLaterVersionsAreSkipped) {
+  const ReadTrace read = read_records(1, {kSureness, 4, 0, 1, 77, 88, kStep});
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  ASSERT_EQ(read.events.size(), 2u);
+  EXPECT_EQ(std::get<Sureness>(read.events[0].body).certainty, Certainty::kModelled);
+}
+
+TEST(Sureness, ALengthThatCannotBeIsRefused) {
+  EXPECT_FALSE(read_records(0, {kSureness, 1, 0, 1}).status.ok());
+  EXPECT_FALSE(read_records(0, {kSureness, 120, 0, 1}).status.ok());
 }
 
 TEST(NewerFile, AdditionalColumnsAndTrailerFieldsAreIgnored) {

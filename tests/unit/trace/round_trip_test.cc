@@ -33,6 +33,7 @@ TraceBuilder every_kind() {
       .alloc("a", 4_MiB, Bytes(4'194'000))
       .label("a", category::kActivation, "Net.fc1", "weight")
       .label("a", category::kTemp)
+      .sure("a", Certainty::kModelled)
       .op_end()
       .leave("Net.fc1")
       .phase_end(Phase::kForward)
@@ -105,6 +106,7 @@ TEST(TraceRoundTrip, ExtremeValuesComeBack) {
       trace.add(OutOfMemory{Bytes(size), DeviceId(255), OutOfMemory::Kind::kRetry});
       trace.add(Collective{NameId(kMaxU32), NameId(kMaxU32), Bytes(size)});
       trace.add(StreamUse{BlockId(id), StreamId(kMaxU32)});
+      trace.add(Sureness{BlockId(id), Certainty::kOutputsOnly});
       trace.add(Lost{NameId(kMaxU32), kMaxU64}).add(Marker{NameId(kMaxU32)});
       trace.add(OpBegin{OpId(kMaxU32)}).add(ModuleEnter{ModuleId(kMaxU32), ModulePass::kRecompute});
     }
