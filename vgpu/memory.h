@@ -28,7 +28,8 @@ struct MemoryOptions {
   int devices = 1;
   DeviceProfile profile;
   AllocatorConfig config;
-  std::optional<Bytes> limit;  // of what the allocator may reserve
+  std::string from_environment;  // the text behind `config`
+  std::optional<Bytes> limit;    // of what the allocator may reserve
 };
 
 // An op as the recording names it; looked up once per recording.
@@ -73,7 +74,14 @@ class Memory {
   // From now on everything is written into `recorder`, too. Null: into nothing.
   void record_into(capture::Recorder* recorder);
 
-  // Nothing when the device is out of memory; then out_of_memory() tells why.
+  // The allocator's settings, which count from its first allocation on, as torch's do: until then
+  // they may be replaced. False when they are fixed already.
+  bool configure(const AllocatorConfig& config);
+  // Whether something has been allocated since an allocation last failed, on any device.
+  [[nodiscard]] bool allocated_since_failure();
+
+  // Nothing when the device is out of memory; then out_of_memory() tells why. Throws when the
+  // program has put settings into the environment that torch would refuse.
   std::optional<Block> allocate(int device, std::uint64_t bytes, std::uint32_t stream, OpName* op,
                                 CategoryId category = {}, Certainty certainty = Certainty::kExact);
   void free(int device, std::uint64_t address);
@@ -125,6 +133,8 @@ class Memory {
   }
   static void note_certainty(Device& device, const Block& block, Certainty certainty);
   static void forget_certainty(Device& device, std::uint64_t address);
+  void make_allocators();
+  void settle();
   void on_segment(int device, const SegmentChange& change);
   void write_alloc(const Device& device, const Block& block, std::uint64_t requested,
                    std::uint32_t stream, OpName* op, CategoryId category);
@@ -134,6 +144,8 @@ class Memory {
   std::vector<Device> devices_;
   capture::Recorder* recorder_ = nullptr;
   bool keeps_history_ = false;
+  bool settled_ = false;  // something was allocated
+  bool allocated_since_failure_ = false;
 };
 
 }  // namespace peakline::vgpu

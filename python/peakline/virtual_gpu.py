@@ -13,6 +13,7 @@ import torch
 from torch.autograd.variable import Variable
 
 from peakline import _C, _cudnn, _virtual_cuda
+from peakline._steps import Steps
 from peakline.run import Run
 from peakline.track import Tracker
 
@@ -53,10 +54,12 @@ class virtual_gpu:
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
+        self.steps = Steps()
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
         self._confidence: list[dict[str, int]] = []
+        self._survived = True
 
     def __enter__(self) -> Run:
         _C.vgpu.enter(
@@ -71,7 +74,8 @@ class virtual_gpu:
             stack.callback(_C.vgpu.leave)
             stack.enter_context(_backward_on_the_calling_thread())
             info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
-            tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
+            options: dict[str, Any] = {"path": self._path, "info": info, "steps": self.steps}
+            tracker = Tracker([], [], ops=False, virtual=True, **options)
             run = tracker.start()
             stack.callback(tracker.stop)
             stack.callback(_note_unknown_values, tracker)
@@ -91,12 +95,24 @@ class virtual_gpu:
     ) -> None:
         if error is not None:
             self.label_alive()  # the failed frames still hold their tensors
+        self.stop()
+
+    def start(self) -> Run:
+        """As entering the block, for notebooks: what follows runs on the virtual GPU until stop()."""
+        return self.__enter__()
+
+    def stop(self) -> None:
+        """torch is as it was before, and the run complete. May be called again."""
         self._stack.close()
 
     def label_alive(self) -> None:
         """Names what is alive now, which otherwise happens as training goes on."""
         if self._tracker is not None:
             self._tracker.label_alive()
+
+    def survived_last_oom(self) -> bool:
+        """Whether the program went on to allocate after memory ran out, if it did."""
+        return _C.vgpu.allocated_since_failure() if self._installed else self._survived
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
@@ -127,6 +143,7 @@ class virtual_gpu:
         self._unknown = _C.vgpu.unknown_values()
         self._confidence = [_C.vgpu.confidence(i) for i in range(_C.vgpu.device_count())]
         self._notes = installed.notes()
+        self._survived = _C.vgpu.allocated_since_failure()
         self._installed = None
         installed.restore()
 
@@ -136,7 +153,7 @@ def _note_unknown_values(tracker: Tracker) -> None:
 
 
 def _allocator_settings() -> str:
-    return os.environ.get("PYTORCH_CUDA_ALLOC_CONF", os.environ.get("PYTORCH_ALLOC_CONF", ""))
+    return os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""))
 
 
 def _torch_release() -> str:

@@ -52,16 +52,29 @@ class Reader {
       (key == "id" ? profile_.id : profile_.name) = *text;
       return {};
     }
+    if (key == "aliases") return aliases(node);
     const SourceTable* source = source_named(key);
     if (source == nullptr) {
-      return error(node, fmt::format("unknown key '{}': a profile has id, name, and the tables "
-                                     "measured, public and estimated",
-                                     key));
+      return error(node,
+                   fmt::format("unknown key '{}': a profile has id, name, aliases, and the tables "
+                               "measured, public and estimated",
+                               key));
     }
     const toml::table* numbers = node.as_table();
     if (numbers == nullptr) return error(node, fmt::format("'{}' must be a table", key));
     for (const auto& [name, value] : *numbers) {
       PEAKLINE_RETURN_IF_ERROR(number(name.str(), value, source->source));
+    }
+    return {};
+  }
+
+  Status aliases(const toml::node& node) {
+    const toml::array* words = node.as_array();
+    if (words == nullptr) return error(node, "'aliases' must be a list of texts");
+    for (const toml::node& word : *words) {
+      const std::optional<std::string_view> text = word.value_exact<std::string_view>();
+      if (!text || text->empty()) return error(node, "'aliases' must be a list of texts");
+      profile_.aliases.emplace_back(*text);
     }
     return {};
   }

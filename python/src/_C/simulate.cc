@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <peakline/device_profile.h>
 #include <peakline/simulate.h>
 #include <peakline/units.h>
 
@@ -34,6 +35,11 @@ std::string simulate_spool(const capture::Spool& spool, const std::string& conf,
 void bind_simulate(py::module_& m) {
   m.def("simulate", &simulate_spool, py::arg("spool"), py::arg("conf"), py::arg("memory"),
         py::arg("device"), py::arg("compare"));
+  m.def("known_gpus", [] {
+    std::vector<std::string> ids;
+    for (const DeviceProfile& profile : known_profiles()) ids.push_back(profile.id);
+    return ids;
+  });
   m.def("parse_size",
         [](const std::string& text) { return value_or_throw(parse_size(text)).raw(); });
 }
