@@ -60,8 +60,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="peakline estimate",
         description="Runs a training script on a virtual GPU and says how much memory it needs.",
-        epilog="Exits with 0 when it fits, 3 when it does not, 1 when the script fails, 124 when the "
-        f"time is up. {EXAMPLE}",
+        epilog="Exits with 0 when it fits, 3 when it does not, 1 when the script fails, 124 when "
+        f"the time is up. {EXAMPLE}",
     )
     parser.add_argument("script", nargs="?", help="the Python script, unmodified")
     parser.add_argument("-m", dest="module", help="a module to run, as python -m does")

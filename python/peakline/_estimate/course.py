@@ -10,8 +10,8 @@ _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this trai
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
-    "the script was ended after {steps}, so what follows them (an evaluation, a checkpoint) was not "
-    "seen; --steps all runs it to its end"
+    "the script was ended after {steps}, so what follows them (an evaluation, a checkpoint) was "
+    "not seen; --steps all runs it to its end"
 )
 _NO_EVALUATION = (
     "evaluation was not seen: none came between the shortened epoch and the next; --steps all runs "

@@ -1,4 +1,4 @@
-"""Programs that start a job's processes: what they would have started first is estimated instead."""
+"""Programs that start a job's processes: what they would start first is estimated instead."""
 
 from __future__ import annotations
 

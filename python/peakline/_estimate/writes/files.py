@@ -222,9 +222,8 @@ def _rmtree(overlay: Overlay, real: Any) -> Any:
 
 def _connect(overlay: Overlay, real: Any) -> Any:
     def connect(database: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(database, int) and str(database) not in (":memory:", ""):
-            if not str(database).startswith("file:"):
-                database = overlay.place_to_write(database, keeps=True)
+        if not str(database).startswith("file:") and str(database) not in (":memory:", ""):
+            database = overlay.place_to_write(database, keeps=True)
         return real(database, *args, **kwargs)
 
     return connect
