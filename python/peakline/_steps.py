@@ -121,8 +121,4 @@ class GuessedSteps:
 
 def _state(parameter: Tensor) -> tuple[int, ...]:
     grad = parameter.grad
-    return (
-        parameter._version,
-        0 if grad is None else id(grad),
-        -1 if grad is None else grad._version,
-    )
+    return (parameter._version,) if grad is None else (parameter._version, id(grad), grad._version)

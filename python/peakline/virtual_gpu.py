@@ -98,7 +98,7 @@ class virtual_gpu:
         self.stop()
 
     def start(self) -> Run:
-        """As entering the block, for notebooks: what follows runs on the virtual GPU until stop()."""
+        """As entering the block, for notebooks: what follows is on the virtual GPU until stop()."""
         return self.__enter__()
 
     def stop(self) -> None:

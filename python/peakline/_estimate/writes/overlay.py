@@ -128,9 +128,8 @@ class Overlay:
 
     def _is_own(self, key: str) -> bool:
         """What is in a folder of the script's own was not there before."""
-        return key in self._own or any(
-            (key + "/").startswith(own + "/") for own in self._own_folders
-        )
+        inside = ((key + "/").startswith(own + "/") for own in self._own_folders)
+        return key in self._own or any(inside)
 
     def move(self, key: str) -> str:
         """From now on `key` lies in the scratch folder."""
