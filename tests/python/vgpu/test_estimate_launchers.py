@@ -65,13 +65,14 @@ def test_a_launcher_that_starts_python_by_itself_is_followed(
     source = """
         import os, subprocess, sys
         for rank in range(2):
-            env = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MODE="bf16")
+            env = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MODE="bf16")
             subprocess.Popen([sys.executable, "-u", "child.py", *sys.argv[1:]], env=env)
     """
     write(folder, "starter.py", source)
     child = """
         import os, sys, torch
-        print("child", os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MODE"], *sys.argv[1:])
+        names = ("RANK", "WORLD_SIZE", "MODE")
+        print("child", *(os.environ[name] for name in names), *sys.argv[1:])
         torch.zeros(9, device="cuda")
     """
     write(folder, "child.py", child)

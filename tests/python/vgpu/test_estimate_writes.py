@@ -224,7 +224,7 @@ assert load_file("model.safetensors")["w"].shape == (4,)
 def test_loggers_and_uploads_stay_at_home(
     folder: Path, estimate: Estimate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stand-ins for the libraries, which need not be installed: what they are told is what counts."""
+    """Stand-ins for the libraries, which need not be installed: it counts what they are told."""
     monkeypatch.syspath_prepend(str(folder))
     write(folder, "wandb.py", "def init(**options): return options\n")
     (folder / "huggingface_hub").mkdir()

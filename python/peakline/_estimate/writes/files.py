@@ -74,7 +74,10 @@ def _os_open(overlay: Overlay, real: Any) -> Any:
         if not flags & _WRITES or flags & os.O_DIRECTORY:
             place = overlay.place(path, dir_fd)
         else:
+            there = os.path.exists(path) if dir_fd is None else True
             place = overlay.place_to_write(path, not flags & os.O_TRUNC, dir_fd)
+            if place is not path and there:
+                flags |= os.O_CREAT  # as a file that is there, although its copy is not yet
         return real(place, flags, *args, dir_fd=dir_fd if place is path else None, **kwargs)
 
     return open

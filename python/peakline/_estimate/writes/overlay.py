@@ -115,8 +115,9 @@ class Overlay:
         if not self._must_move(key):
             self._own.add(key)
             return path
+        copies = keeps and _exists(key) and not self._is_gone(key)
         target = self.move(key)
-        if keeps and _exists(key) and not self._is_gone(key):
+        if copies:
             shutil.copyfile(key, target)
         self._gone.discard(key)
         return target
@@ -193,8 +194,8 @@ class Overlay:
             return False
         if os.path.isdir(self._moved.get(origin, origin)):
             return self._rename_folder(origin, goal, mine)
-        place = self.place(source)
-        if not _exists(place):
+        place = self._moved.get(origin, origin)
+        if not _exists(place) or self._is_gone(origin):
             raise FileNotFoundError(2, "No such file or directory", os.fsdecode(source))
         if os.path.lexists(self._moved.get(goal, "")):
             _remove_quietly(self._moved[goal])
