@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <utility>
+
 #include "capture/host_allocator.h"
 #include "capture/op_observer.h"
 #include "capture/tensor_places.h"
@@ -15,6 +17,17 @@ void Labels::add(const at::Tensor& tensor, CategoryId category, ModuleId module,
     known_.push_back(std::move(known));
   } else if (known_[slot->second].tensor.expired()) {
     known_[slot->second] = std::move(known);  // the address of a tensor that is gone
+  } else {
+    return;
+  }
+  added_.push_back(slot->second);
+}
+
+void Labels::label_added() {
+  for (const std::size_t at : std::exchange(added_, {})) {
+    const Known& known = known_[at];
+    const auto alive = known.tensor.lock();
+    if (alive.defined()) label(at::Tensor(alive), known.category, known.module, known.name);
   }
 }
 

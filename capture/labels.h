@@ -24,6 +24,9 @@ class Labels {
   // From now on label_alive() knows this parameter or buffer.
   void add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
   [[nodiscard]] bool knows(const at::Tensor& tensor) const;
+  // Labels what was added since the last call. A program that only calls its model never comes to
+  // the places where the others are called, and may drop the model before its end.
+  void label_added();
   // Labels every known parameter and buffer and its gradient, where they are now.
   void label_alive();
   // The same at a place that every step has: while steps repeat, this and label_state() leave it to
@@ -59,6 +62,7 @@ class Labels {
   Recorder& recorder_;
   Devices& devices_;
   std::vector<Known> known_;
+  std::vector<std::size_t> added_;  // in `known_`, not labelled yet
   std::unordered_map<const c10::TensorImpl*, std::size_t> index_;
 };
 

@@ -1,9 +1,11 @@
 #include "vgpu/memory.h"
 
 #include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 
 #include <peakline/category.h>
@@ -24,6 +26,14 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
   return driver;
 }
 
+// torch's first name for them, else its older one.
+std::string settings_of_environment() {
+  for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}) {
+    if (const char* value = std::getenv(name); value != nullptr) return value;
+  }
+  return "";
+}
+
 // Where torch's CUDA allocator tells whoever watches memory on this thread, so does this one.
 void report(int device, std::uint64_t address, std::int64_t change, const AllocatorStats& stats) {
   c10::reportMemoryUsageToProfiler(reinterpret_cast<void*>(address), change,
@@ -36,17 +46,57 @@ void report(int device, std::uint64_t address, std::int64_t change, const Alloca
 
 Memory::Memory(const MemoryOptions& options) : options_(options) {
   devices_.resize(static_cast<std::size_t>(options.devices));
-  for (int i = 0; i < options.devices; ++i) {
+  make_allocators();
+}
+
+void Memory::make_allocators() {
+  for (int i = 0; i < devices(); ++i) {
     Device& device = devices_[static_cast<std::size_t>(i)];
-    device.model = make_driver_model(options_of(options, i));
-    device.allocator = std::make_unique<CachingAllocator>(options.config, *device.model);
+    device.model = make_driver_model(options_of(options_, i));
+    device.allocator = std::make_unique<CachingAllocator>(options_.config, *device.model);
     // The host never waits for a virtual GPU, so other streams are always done by the time they
     // are asked (docs/design/virtual-gpu.md).
     device.allocator->set_stream_policy(StreamPolicy::kNextAllocation);
-    if (options.limit) device.allocator->set_memory_limit(options.limit);
+    if (device.fraction != 1.0) device.allocator->set_memory_fraction(device.fraction);
+    if (options_.limit && !device.allocator->memory_limit()) {
+      device.allocator->set_memory_limit(options_.limit);
+    }
     device.allocator->on_segment_change(
         [this, i](const SegmentChange& change) { on_segment(i, change); });
   }
+}
+
+bool Memory::configure(std::string settings, const AllocatorConfig& config) {
+  const std::lock_guard guard(mutex_);
+  if (settled_) return false;
+  options_.settings = std::move(settings);
+  options_.config = config;
+  make_allocators();
+  told_ = true;
+  return true;
+}
+
+std::string Memory::settings() {
+  const std::lock_guard guard(mutex_);
+  return options_.settings;
+}
+
+// A program may set the environment in its first lines, which is before the first allocation.
+void Memory::settle() {
+  const std::string text = settings_of_environment();
+  if (!told_ && text != options_.settings) {
+    const Result<AllocatorConfig> config = AllocatorConfig::parse(text, options_.config.torch);
+    TORCH_CHECK(config.ok(), config.status().message());
+    options_.settings = text;
+    options_.config = *config;
+    make_allocators();
+  }
+  settled_ = true;
+}
+
+bool Memory::allocated_since_failure() {
+  const std::lock_guard guard(mutex_);
+  return allocated_since_failure_;
 }
 
 void Memory::record_into(capture::Recorder* recorder) {
@@ -111,6 +161,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
                                       OpName* op, CategoryId category, Certainty certainty) {
   if (bytes == 0) return Block{};
   const std::lock_guard guard(mutex_);
+  if (!settled_) settle();
   Device& where = devices_[static_cast<std::size_t>(device)];
   const std::int64_t retries = where.allocator->stats().num_alloc_retries;
   const Allocation got =
@@ -119,6 +170,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
     recorder_->push(
         {.size = bytes, .kind = capture::RawKind::kRetry, .device = where.recorded.raw()});
   }
+  allocated_since_failure_ = got.ok();
   if (!got.ok()) {
     note(where, {HistoryEvent::Kind::kOutOfMemory, 0, bytes, stream});
     if (records()) {

@@ -27,6 +27,7 @@ struct MemoryOptions {
   int devices = 1;
   DeviceProfile profile;
   AllocatorConfig config;
+  std::string settings;        // the text behind `config`, as the environment had it
   std::optional<Bytes> limit;  // of what the allocator may reserve
 };
 
@@ -65,7 +66,16 @@ class Memory {
   // From now on everything is written into `recorder`, too. Null: into nothing.
   void record_into(capture::Recorder* recorder);
 
-  // Nothing when the device is out of memory; then out_of_memory() tells why.
+  // The allocator's settings, which count from its first allocation on, as torch's do: until then
+  // they may be replaced. False when they are fixed already.
+  bool configure(std::string settings, const AllocatorConfig& config);
+  // The text of those that count, as the environment or the program gave it.
+  [[nodiscard]] std::string settings();
+  // Whether something has been allocated since an allocation last failed, on any device.
+  [[nodiscard]] bool allocated_since_failure();
+
+  // Nothing when the device is out of memory; then out_of_memory() tells why. Throws when the
+  // program has put settings into the environment that torch would refuse.
   std::optional<Block> allocate(int device, std::uint64_t bytes, std::uint32_t stream, OpName* op,
                                 CategoryId category = {}, Certainty certainty = Certainty::kExact);
   void free(int device, std::uint64_t address);
@@ -109,6 +119,8 @@ class Memory {
   void note(Device& device, const HistoryEvent& event) {
     if (keeps_history_) device.history.push_back(event);
   }
+  void make_allocators();
+  void settle();
   void on_segment(int device, const SegmentChange& change);
   void write_alloc(const Device& device, const Block& block, std::uint64_t requested,
                    std::uint32_t stream, OpName* op, CategoryId category, Certainty certainty);
@@ -118,6 +130,9 @@ class Memory {
   std::vector<Device> devices_;
   capture::Recorder* recorder_ = nullptr;
   bool keeps_history_ = false;
+  bool settled_ = false;  // something was allocated
+  bool told_ = false;     // the program gave settings, which count before the environment's
+  bool allocated_since_failure_ = false;
 };
 
 }  // namespace peakline::vgpu

@@ -3,90 +3,141 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from peakline import _script
-from peakline._estimate import all_ranks, arguments, job
+from peakline._estimate import all_ranks, arguments, job, needed
 from peakline._estimate.arguments import BAD_USAGE, complain
 
-# The allocator's settings count from when CUDA starts, which on a real GPU is after a script's
-# first lines. A process of its own may start again with what those lines set.
-_CHANGED = "the script sets PYTORCH_CUDA_ALLOC_CONF={settings} itself"
+_LEAVE = os._exit  # a script's own call of it ends only the script
 
 
-def main(argv: list[str], alone: bool = False) -> int:
-    """`alone`: nobody else needs this process."""
+def main(argv: list[str]) -> int:
+    second_pass = needed.SecondPass(argv)
     args = arguments.parse(argv)
-    args.argv = argv
-    args.restart = alone and not args.ranks
     try:
         if args.script:
-            run = _script.script(args.script, args.script_args)
+            program: Any = _script.Script(args.script, args.script_args)
         else:
-            run = _script.module(args.module, args.script_args)
+            program = _script.Module(args.module, args.script_args)
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
     began = time.perf_counter()
     if args.ranks:
         status, answers = all_ranks.estimate_distinct(
-            lambda rank, tell: _estimate(args, run, rank, tell)
+            lambda rank, tell: _Estimate(args, program, rank, tell).run()
         )
         found = all_ranks.largest(answers) if answers else None
     else:
-        status, found = _estimate(args, run, args.rank or 0)
+        status, found = _Estimate(args, program, args.rank or 0, began=began).run()
     if found is None or (args.ranks and len(found["ranks"]) < len(found["distinct_ranks"])):
         return status
-    return _tell(args, found, time.perf_counter() - began)
+    _say_what_is_needed(args, found, second_pass)
+    return _tell(args, found, time.perf_counter() - began, status)
 
 
-def _estimate(
-    args: argparse.Namespace,
-    run: Callable[[], None],
-    rank: int,
-    tell_ranks: all_ranks.Tell | None = None,
-) -> tuple[int, dict[str, Any] | None]:
-    """The exit status, and the answer unless the script failed."""
-    from peakline._allocator_settings import in_environment
-    from peakline._estimate import answer, outcome
-    from peakline.virtual_gpu import virtual_gpu
+class _Estimate:
+    """One rank's. `run` gives the exit status, and the answer unless there is nothing to tell."""
 
-    given = in_environment()
-    job.set_environment(args, rank)
-    try:
-        gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
-        gpu.job.routing_imbalance = args.routing_imbalance
-        gpu.job.tell_ranks = tell_ranks
-        with gpu as recording:
-            ended = outcome.run_script(run, args.steps, gpu.label_alive)
-            gpu.job.finish()
-    except (ValueError, OSError) as error:
-        complain(str(error))
-        return BAD_USAGE, None
-    settings = in_environment()
-    changed = settings != given
-    if changed and args.restart:
-        _start_again(args.argv, settings)
-    if args.output:
-        recording.save(_output(args, rank))
-    if ended.status != 0:
-        who = f"rank {rank}: " if args.world_size else ""
-        complain(f"{who}the script failed (status {ended.status}), so there is no estimate")
-        return outcome.SCRIPT_FAILED, None
-    if not any(device.startswith("cuda") for device in recording.devices):
-        complain("the script used no GPU memory, so there is nothing to estimate")
-        return outcome.SCRIPT_FAILED, None
-    notes = gpu.notes()
-    if changed:
-        notes.append(_CHANGED.format(settings=settings) + ", which came too late to be counted")
-    found = answer.build(recording, ended, args.steps, notes)
-    return 0, gpu.job.complete(found, rank, args.nccl_memory, args.memory)
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        program: Any,
+        rank: int,
+        tell_ranks: all_ranks.Tell | None = None,
+        began: float = 0.0,
+    ) -> None:
+        self._args = args
+        self._program = program
+        self._rank = rank
+        self._tell_ranks = tell_ranks
+        self._began = began
+
+    def run(self) -> tuple[int, dict[str, Any] | None]:
+        from peakline._estimate.course import Course
+        from peakline._estimate.writes import Overlay
+        from peakline.virtual_gpu import virtual_gpu
+
+        args = self._args
+        job.set_environment(args, self._rank)
+        try:
+            self._gpu = gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
+            gpu.job.routing_imbalance = args.routing_imbalance
+            gpu.job.tell_ranks = self._tell_ranks
+            self._course = Course(gpu.steps, args.steps)
+            self._overlay = Overlay()
+            with gpu as self._recording:
+                ended = self._run_script()
+                gpu.job.finish()
+            return self._conclude(ended)
+        except (ValueError, OSError) as error:
+            complain(str(error))
+            return BAD_USAGE, None
+
+    def _run_script(self) -> Any:
+        from peakline._estimate import deadline, outcome
+        from peakline._estimate.epochs import watched_loaders
+        from peakline._estimate.step_on import NamedSteps
+
+        args, between = self._args, None
+        with contextlib.ExitStack() as stack:
+            if args.step_on:
+                named = NamedSteps(args.step_on, self._gpu.steps)
+                stack.enter_context(named.counted())
+                between = named.look_in_script if named.in_script else None
+            stack.enter_context(watched_loaders(self._course.epochs))
+            if not args.allow_writes:
+                self._keep_writes_apart(stack)
+            stack.enter_context(deadline.caught_os_exit(self._give_up))
+            stack.enter_context(deadline.ending_after(args.timeout, self._give_up))
+            return outcome.run_script(
+                lambda: self._program.run(between), self._course, self._gpu.label_alive
+            )
+
+    def _keep_writes_apart(self, stack: contextlib.ExitStack) -> None:
+        from peakline._estimate.writes import kept_apart
+
+        second = self._args.second_pass is not None
+        self._overlay = stack.enter_context(kept_apart(everything=second))
+        if second:
+            self._overlay.hide(self._args.hidden)
+
+    def _give_up(self, end: Any) -> None:
+        """The script cannot be ended from inside: answers for what ran, and ends the process."""
+        from peakline._estimate import outcome
+
+        status, found = self._conclude(outcome.ended(end))
+        if found is not None:
+            status = _tell(self._args, found, time.perf_counter() - self._began, status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _LEAVE(status)
+
+    def _conclude(self, ended: Any) -> tuple[int, dict[str, Any] | None]:
+        from peakline._estimate import answer, outcome
+
+        args, gpu, recording = self._args, self._gpu, self._recording
+        if args.output:
+            recording.save(_output(args, self._rank))
+        if ended.partial:
+            complain((f"rank {self._rank}: " if args.world_size else "") + ended.partial)
+        if not any(device.startswith("cuda") for device in recording.devices):
+            complain("the script used no GPU memory, so there is nothing to estimate")
+            return ended.exit or outcome.SCRIPT_FAILED, None
+        notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
+        if args.step_on and not gpu.steps.done:
+            notes.append(f"{args.step_on}, which --step-on names, was never called")
+        found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
+        found["redirected"] = self._overlay.redirected
+        found["made"] = self._overlay.made()
+        return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
 
 
 def _output(args: argparse.Namespace, rank: int) -> Path:
@@ -95,28 +146,37 @@ def _output(args: argparse.Namespace, rank: int) -> Path:
     return path.with_name(f"{path.stem}.{rank}{path.suffix}") if args.ranks else path
 
 
-def _start_again(argv: list[str], settings: str) -> NoReturn:
-    complain(_CHANGED.format(settings=settings) + ": starting again with it")
-    os.execv(sys.executable, [sys.executable, "-m", "peakline._estimate_script", *argv])
+def _say_what_is_needed(
+    args: argparse.Namespace, found: dict[str, Any], second_pass: needed.SecondPass
+) -> None:
+    made = found.pop("made")
+    if found["fits"] or args.second_pass:
+        return
+    if found["oom"] is None:  # only what lies outside the allocator is too much
+        found["needed_reserved"] = found["peak_reserved"]
+    else:
+        complain("it does not fit; a second pass without the limit finds out how much would do")
+        found["needed_reserved"] = second_pass.reserved(found["rank"], made)
 
 
-def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float) -> int:
+def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, status: int) -> int:
     from peakline._estimate import outcome, rank_table, table
+    from peakline._estimate.course import count_of
 
-    fits = found["fits"] is not False and not found["ooms"]
+    found.pop("made", None)
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:
         Path(args.json).write_text(json.dumps(found) + "\n")
     if args.json != "-":
-        steps = found["steps_completed"]
         what = args.script or f"-m {args.module}"
-        count = f"{steps} step{'' if steps == 1 else 's'}"
+        maker = f" of {found['steps_by']}" if found["steps_by"] else ""
+        count = count_of(found["steps_completed"]) + maker
         title = f"{what}, torch {found['torch']}, {count} in {seconds:.2f} s"
         print(table.render(found, title), end="")
         print(rank_table.render(found), end="")
-    return outcome.FITS if fits else outcome.DOES_NOT_FIT
+    return status if found["fits"] else outcome.DOES_NOT_FIT
 
 
 if __name__ == "__main__":
-    sys.exit(_script.for_a_reader(lambda: main(sys.argv[1:], alone=True)))
+    sys.exit(_script.for_a_reader(lambda: main(sys.argv[1:])))

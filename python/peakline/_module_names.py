@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from torch import nn
 
 from peakline import _C
@@ -17,6 +19,11 @@ class ModuleNames:
         self._session: _C.Session | None = None
         self._roots: dict[str, int] = {}
         self._paths: dict[int, str] = {}
+        self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+    def roots(self) -> list[nn.Module]:
+        """The outermost modules that have been met and still live."""
+        return list(self._models)
 
     def bind(self, session: _C.Session) -> None:
         self._session = session
@@ -28,8 +35,11 @@ class ModuleNames:
         else:
             kind = type(module).__name__
             self._add_tree(module, f"{self._paths.get(around, '')}.{kind}", kind, around)
+        if self._session is not None:
+            self._session.label_added()
 
     def add_root(self, module: nn.Module) -> None:
+        self._models.add(module)
         kind = type(getattr(module, _COMPILE_WRAPPER, module)).__name__
         count = self._roots.get(kind, 0) + 1
         self._roots[kind] = count

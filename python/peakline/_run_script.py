@@ -60,9 +60,9 @@ def main(argv: list[str]) -> int:
     output = output_path(args)
     try:
         if args.script:
-            run = _script.script(args.script, args.script_args)
+            run = _script.Script(args.script, args.script_args).run
         else:
-            run = _script.module(args.module, args.script_args)
+            run = _script.Module(args.module, args.script_args).run
     except OSError as error:
         _complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE

@@ -1,40 +1,98 @@
 """Running somebody's script as Python itself would, from inside another program."""
 
 from __future__ import annotations
+import __future__
 
+import ast
+import contextlib
+import functools
+import importlib.util
+import operator
 import os
 import runpy
 import sys
 import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import TracebackType
 
+_FUTURE = functools.reduce(
+    operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+)
 INTERRUPTED = 130
 NOBODY_READS = 141  # as a shell says it of a program that SIGPIPE ended
 
 
-def script(path: str, args: list[str]) -> Callable[[], None]:
+# Called after each of a script's own statements.
+Between = Callable[[], None]
+
+
+class Script:
     """The script as Python would run it: as __main__, from its own folder."""
-    with open(path, "rb") as source:
-        code = source.read()
+
+    def __init__(self, path: str, args: list[str]) -> None:
+        with open(path, "rb") as source:
+            self._code = source.read()
+        self._path = path
+        self._main = _new_main()
+        self._main.__file__ = path
+        sys.argv = [path, *args]
+        sys.path[0] = str(Path(path).resolve().parent)
+
+    def run(self, between: Between | None = None) -> None:
+        _execute(self._code, self._path, self._main, between)
+
+
+class Module:
+    """The module as `python -m` would run it."""
+
+    def __init__(self, name: str, args: list[str]) -> None:
+        self._name = name
+        sys.argv = [name, *args]
+        sys.path[0] = os.getcwd()
+
+    def run(self, between: Between | None = None) -> None:
+        source = None if between is None else self._source()
+        if source is None:
+            runpy.run_module(self._name, run_name="__main__", alter_sys=True)
+            return
+        main = _new_main()
+        code, spec = source
+        main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
+        main.__file__ = sys.argv[0] = spec.origin
+        _execute(code, str(spec.origin), main, between)
+
+    def _source(self) -> tuple[str, ModuleSpec] | None:
+        for name in (f"{self._name}.__main__", self._name):
+            with contextlib.suppress(ImportError):
+                spec = importlib.util.find_spec(name)
+                source = getattr(spec and spec.loader, "get_source", lambda name: None)(name)
+                if spec is not None and source is not None:
+                    return source, spec
+        return None
+
+
+def _new_main() -> types.ModuleType:
     main = types.ModuleType("__main__")
-    main.__file__ = path
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
-    sys.argv = [path, *args]
-    sys.path[0] = str(Path(path).resolve().parent)
-    return lambda: exec(compile(code, path, "exec"), main.__dict__)
+    return main
 
 
-def module(name: str, args: list[str]) -> Callable[[], None]:
-    sys.argv = [name, *args]
-    sys.path[0] = os.getcwd()
-
-    def run() -> None:
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-
-    return run
+def _execute(
+    source: str | bytes, path: str, main: types.ModuleType, between: Between | None
+) -> None:
+    if between is None:
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        return
+    features = 0  # that `from __future__` has turned on
+    for statement in ast.parse(source, path).body:
+        part = ast.Module([statement], [])
+        code = compile(part, path, "exec", flags=features, dont_inherit=True)
+        features |= code.co_flags & _FUTURE
+        exec(code, main.__dict__)
+        between()
 
 
 def _trim(trace: TracebackType | None) -> TracebackType | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 import weakref
@@ -19,32 +20,41 @@ from torch.optim.optimizer import (
 )
 
 from peakline import _C
+from peakline._steps import FirstOptimizer, GuessedSteps
 
 
 class _WatchedEngine:
     """torch's autograd engine, with the beginning and the end of each backward noted."""
 
-    def __init__(self, engine: Any, session: _C.Session) -> None:
+    def __init__(self, engine: Any, session: _C.Session, guess: GuessedSteps) -> None:
         self._engine = engine
         self._session = session
+        self._guess = guess
+        self._depth = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         session = self._session
+        if self._depth == 0:
+            self._guess.backward_begins()
         session.phase(_C.PHASE_BACKWARD, True)
+        self._depth += 1
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
+            self._depth -= 1
             session.label_alive_in_step()
             session.phase(_C.PHASE_BACKWARD, False)
+            if self._depth == 0:
+                self._guess.backward_ended()
 
 
 @contextlib.contextmanager
-def watched_backward(session: _C.Session) -> Iterator[None]:
+def watched_backward(session: _C.Session, guess: GuessedSteps) -> Iterator[None]:
     engine: Any = Variable._execution_engine
-    watched: Any = _WatchedEngine(engine, session)
+    watched: Any = _WatchedEngine(engine, session, guess)
     Variable._execution_engine = watched
     try:
         yield
@@ -54,32 +64,53 @@ def watched_backward(session: _C.Session) -> Iterator[None]:
 
 
 class OptimizerWatch:
-    """Notes optimizer steps, labels what they keep; a step of the run is one of the first."""
+    """Notes optimizer steps and labels what they keep."""
 
-    def __init__(self, session: _C.Session, optimizers: list[Optimizer]) -> None:
+    def __init__(self, session: _C.Session, first: FirstOptimizer) -> None:
         self._session = session
-        self._first = weakref.ref(optimizers[0]) if optimizers else None
+        self._first = first
         self._met: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._running: list[Optimizer] = []
 
-    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         session = self._session
         if optimizer in self._running:  # its last step ended with an exception
             self._end_phases(optimizer)
-        if self._first is None:
-            self._first = weakref.ref(optimizer)
+        if not self._running:
+            self._first.begins(optimizer)
         if optimizer not in self._met:
             self._met.add(optimizer)
             self.add_parameters(optimizer)
         session.label_alive_in_step()
         session.phase(_C.PHASE_OPTIMIZER, True)
         self._running.append(optimizer)
+        return self._watch_closure(args, kwargs)
 
     def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         self._session.label_state(optimizer.state)
         self._end_phases(optimizer)
-        if self._first is not None and self._first() is optimizer:
-            self._session.step_end()
+        if not self._running:
+            self._first.ended(optimizer)
+
+    def _watch_closure(self, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        """A closure runs the model: forward, although an optimizer called it. torch takes changed
+        arguments from a hook; the optimizer itself comes first among `args`."""
+        if len(args) > 1 and callable(args[1]):
+            return (args[0], self._as_forward(args[1]), *args[2:]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._as_forward(kwargs["closure"])}
+        return None
+
+    def _as_forward(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(closure)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            self._session.phase(_C.PHASE_FORWARD, True)
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                self._session.phase(_C.PHASE_FORWARD, False)
+
+        return forward
 
     def add_parameters(self, optimizer: Optimizer) -> None:
         """Parameters that belong to no module that has been met."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,6 +167,13 @@ class Run:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording to `path`, for `peakline show` and the other commands."""
         self.spool().copy_to(os.fspath(path))
+
+    def __repr__(self) -> str:
+        return str(self)  # what a notebook shows of a cell's last line
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows where it can."""
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         answers = self._answers()

@@ -16,6 +16,7 @@ from torch.optim.optimizer import Optimizer
 
 from peakline import _C, _cuda_baseline
 from peakline._module_names import ModuleNames
+from peakline._steps import FirstOptimizer, GuessedSteps, Steps
 from peakline._torch_patches import (
     OptimizerWatch,
     watched_backward,
@@ -41,8 +42,10 @@ class Tracker:
         path: str | os.PathLike[str] | None = None,
         info: dict[str, str] | None = None,
         virtual: bool = False,
+        steps: Steps | None = None,
     ) -> None:
         self._virtual = virtual
+        self._steps = steps or Steps()
         self._models = models
         self._optimizers = optimizers
         self._ops = ops
@@ -65,6 +68,9 @@ class Tracker:
             spool, nn.Module, names.discover, self._ops, cuda, trace, repeats, info
         )
         names.bind(session)
+        self._steps.bind(session)
+        self._first = FirstOptimizer(self._steps, self._optimizers)
+        self._guess = GuessedSteps(self._steps, self._first, names.roots)
         try:
             self._write_baseline(session, names, cuda)
             session.watch()
@@ -86,7 +92,7 @@ class Tracker:
             names.add_root(model)
         session.adopt_all()
         self._adopt_fakes(session)
-        self._watch = OptimizerWatch(session, self._optimizers)
+        self._watch = OptimizerWatch(session, self._first)
         for optimizer in self._optimizers:
             self._watch.add_parameters(optimizer)
             session.adopt_state(optimizer.state)
@@ -109,7 +115,7 @@ class Tracker:
                 session.fake_tensor(tensor, tensor.fake_device)
 
     def _patch(self, session: _C.Session, cuda: bool) -> None:
-        self._patches.enter_context(watched_backward(session))
+        self._patches.enter_context(watched_backward(session, self._guess))
         self._patches.enter_context(watched_optimizers(self._watch))
         self._patches.enter_context(watched_classes(session))
         if not self._virtual:  # whose memory has nothing to do with what torch imagines
@@ -176,7 +182,15 @@ class track:
         )
 
     def __enter__(self) -> Run:
+        return self.start()
+
+    def start(self) -> Run:
+        """As entering the block, for notebooks: what follows is tracked until stop()."""
         return self._tracker.start()
+
+    def stop(self) -> None:
+        """torch is as it was before, and the run complete. May be called again."""
+        self._tracker.stop()
 
     def __exit__(
         self,
@@ -184,7 +198,7 @@ class track:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._tracker.stop()
+        self.stop()
 
 
 def _as_list(given: T | Iterable[T] | None, kind: type[T], name: str) -> list[T]:

@@ -14,6 +14,7 @@ import torch
 from torch.autograd.variable import Variable
 
 from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
+from peakline._steps import Steps
 from peakline.run import Run
 from peakline.track import Tracker
 
@@ -54,10 +55,12 @@ class virtual_gpu:
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
+        self.steps = Steps()
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
         self._run: Run | None = None
+        self._survived = True
 
     def __enter__(self) -> Run:
         _C.vgpu.enter(
@@ -72,7 +75,8 @@ class virtual_gpu:
             stack.callback(_C.vgpu.leave)
             stack.enter_context(_backward_on_the_calling_thread())
             info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
-            tracker = Tracker([], [], ops=False, path=self._path, info=info, virtual=True)
+            options: dict[str, Any] = {"path": self._path, "info": info, "steps": self.steps}
+            tracker = Tracker([], [], ops=False, virtual=True, **options)
             run = tracker.start()
             stack.callback(tracker.stop)
             stack.callback(_note_facts, tracker)
@@ -93,12 +97,24 @@ class virtual_gpu:
     ) -> None:
         if error is not None:
             self.label_alive()  # the failed frames still hold their tensors
+        self.stop()
+
+    def start(self) -> Run:
+        """As entering the block, for notebooks: what follows is on the virtual GPU until stop()."""
+        return self.__enter__()
+
+    def stop(self) -> None:
+        """torch is as it was before, and the run complete. May be called again."""
         self._stack.close()
 
     def label_alive(self) -> None:
         """Names what is alive now, which otherwise happens as training goes on."""
         if self._tracker is not None:
             self._tracker.label_alive()
+
+    def survived_last_oom(self) -> bool:
+        """Whether the program went on to allocate after memory ran out, if it did."""
+        return _C.vgpu.allocated_since_failure() if self._installed else self._survived
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
@@ -139,6 +155,7 @@ class virtual_gpu:
         self._counters = _C.vgpu.counters()
         self._unknown = _C.vgpu.unknown_values()
         self._notes = installed.notes()
+        self._survived = _C.vgpu.allocated_since_failure()
         self._installed = None
         installed.restore()
 
@@ -155,6 +172,8 @@ def _note_limits(tracker: Tracker) -> None:
 def _note_facts(tracker: Tracker) -> None:
     tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
     tracker.note("cudnn", _C.vgpu.cudnn()["version"])
+    for key, value in _allocator_settings.facts(_C.vgpu.allocator_settings()).items():
+        tracker.note(key, value)
     _note_limits(tracker)
 
 

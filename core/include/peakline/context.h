@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <peakline/diagnostics.h>
@@ -23,6 +24,7 @@ struct ModuleFrame {
   ModulePass pass = ModulePass::kForward;
   std::uint64_t enter_event = 0;
   std::uint32_t recompute = 0;  // serial of the outermost recompute around it; 0 outside of one
+  std::uint32_t phases = 0;     // how many phases were open when it was entered
 };
 
 // What the program was about when something happened. It decides how lifetimes are read.
@@ -34,6 +36,7 @@ struct Progress {
   std::uint32_t backwards_begun = 0;
   std::uint32_t backwards_ended = 0;
   std::uint32_t optimizers_ended = 0;
+  std::uint32_t out_of_memory = 0;     // allocations that failed
   std::uint32_t forwards_in_step = 0;  // outermost module forwards begun since the last step
   bool any_module = false;
 };
@@ -52,6 +55,7 @@ class Context {
   void on(const PhaseBegin& begin);
   void on(const PhaseEnd& end);
   void on(const StepEnd& end);
+  void on(const OutOfMemory& failure);
   // The stream is over: what is still open was never left.
   void finish();
 
@@ -60,6 +64,10 @@ class Context {
   // Whether the op call `serial` is still running on this thread.
   [[nodiscard]] bool runs(ThreadId thread, std::uint64_t serial) const noexcept;
   [[nodiscard]] ModuleId module(ThreadId thread) const noexcept;
+  // The innermost module call on this thread, by the event that entered it; nothing outside of one.
+  [[nodiscard]] std::optional<std::uint64_t> module_call(ThreadId thread) const noexcept;
+  // Whether that call still runs on this thread.
+  [[nodiscard]] bool runs_module(ThreadId thread, std::uint64_t entered) const noexcept;
   [[nodiscard]] Era era(ThreadId thread) const noexcept;
   // Serial of the recompute that runs on this thread; 0 when none does.
   [[nodiscard]] std::uint32_t recompute(ThreadId thread) const noexcept;
@@ -93,6 +101,7 @@ class Context {
   std::vector<std::uint8_t> traits_;            // by op; 0 is not looked up yet
   std::vector<std::uint32_t> recomputing_;      // serials of recomputes that have not ended
   std::array<std::uint32_t, 3> open_phases_{};  // by Phase
+  std::vector<Phase> phases_;                   // open, the innermost last
   Progress progress_;
   std::uint64_t op_serial_ = 0;
   std::uint32_t recompute_serial_ = 0;

@@ -22,8 +22,9 @@ enum class NumberSource : std::uint8_t {
 
 // A GPU model. A value: copy it freely.
 struct DeviceProfile {
-  std::string id;    // what people type: "h200"
-  std::string name;  // what torch.cuda.get_device_name says: "NVIDIA H200"
+  std::string id;                    // what people type: "h200"
+  std::vector<std::string> aliases;  // other words for it, in small letters: "a100"
+  std::string name;                  // what torch.cuda.get_device_name says: "NVIDIA H200"
 
   int major = 0;  // compute capability
   int minor = 0;
@@ -73,7 +74,7 @@ struct DeviceProfile {
 // The profiles that come with peakline, in the order of core/data/gpus.toml.
 const std::vector<DeviceProfile>& known_profiles();
 
-// `name_or_path` is a known id or full name, in any case ("h200", "NVIDIA H200"), or the path of a
+// `name_or_path` is a known id, alias or full name, in any case ("h200", "4090", "NVIDIA H200"), or the path of a
 // TOML file with one GPU, recognised by a '/' or by ending in ".toml". Files are not trusted.
 Result<DeviceProfile> load_profile(std::string_view name_or_path);
 

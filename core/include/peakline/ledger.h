@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <peakline/context.h>
@@ -18,6 +19,7 @@ struct Birth {
   std::uint64_t op_call = 0;  // serial of the op call; 0 outside of ops
   Progress progress;
   std::uint32_t recompute = 0;
+  std::optional<std::uint64_t> module_call;  // by the event that entered it; nothing outside of one
   ThreadId thread;
   Era era = Era::kForward;
 };

@@ -50,7 +50,9 @@ class Pass {
 //   born in a matrix product, kept over two steps  Workspace (cuBLAS keeps its own from call to call)
 //   born in forward, kept over two steps           Other
 //   born in forward, alive when backward began     Activation, or Input if its step had no forward yet
-//   born in forward, dead before that              Temp
+//   born in forward, alive when memory ran out     the same: forward came no further
+//   born in forward, dead before that              Temp inside its module's call or outside of
+//                                                  modules, Activation when it outlived that call
 //   born in recompute, alive after it              Activation, else Temp
 //   born in backward, alive after it               Gradient, else Temp
 //   born in the optimizer, alive after it          Optstate, else Temp

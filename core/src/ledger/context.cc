@@ -79,7 +79,7 @@ void Context::begin_backward() { ++progress_.backwards_begun; }
 void Context::on(ThreadId thread, const ModuleEnter& enter, std::uint64_t event) {
   if (enter.module.raw() >= dictionary_.module_count()) diagnostics_.count(Loss::kUnknownId);
   std::vector<ModuleFrame>& modules = state(thread).modules;
-  ModuleFrame frame{enter.module, enter.pass, event, 0};
+  ModuleFrame frame{enter.module, enter.pass, event, 0, static_cast<std::uint32_t>(phases_.size())};
   if (!modules.empty()) frame.recompute = modules.back().recompute;
   progress_.any_module = true;
   switch (enter.pass) {
@@ -148,6 +148,7 @@ void Context::on(const PhaseBegin& begin) {
     begin_backward();
   }
   ++open_phases_[index(begin.phase)];
+  phases_.push_back(begin.phase);
 }
 
 void Context::on(const PhaseEnd& end) {
@@ -156,6 +157,7 @@ void Context::on(const PhaseEnd& end) {
     diagnostics_.count(Loss::kPhaseEndWithoutBegin);
     return;
   }
+  phases_.erase(std::next(std::find(phases_.rbegin(), phases_.rend(), end.phase)).base());
   if (--open > 0) return;
   if (end.phase == Phase::kOptimizer) ++progress_.optimizers_ended;
   if (end.phase == Phase::kBackward && open_backward_modules_ == 0) ++progress_.backwards_ended;
@@ -164,6 +166,10 @@ void Context::on(const PhaseEnd& end) {
 void Context::on(const StepEnd&) {
   ++progress_.steps;
   progress_.forwards_in_step = 0;
+}
+
+void Context::on(const OutOfMemory& failure) {
+  if (failure.kind == OutOfMemory::Kind::kFailed) ++progress_.out_of_memory;
 }
 
 void Context::finish() { diagnostics_.count(Loss::kModuleNeverLeft, open_modules_); }
@@ -192,15 +198,31 @@ ModuleId Context::module(ThreadId thread) const noexcept {
   return state == nullptr || state->modules.empty() ? ModuleId{} : state->modules.back().module;
 }
 
-Era Context::era(ThreadId thread) const noexcept {
-  if (open_phases_[index(Phase::kOptimizer)] > 0) return Era::kOptimizer;
+std::optional<std::uint64_t> Context::module_call(ThreadId thread) const noexcept {
   const ThreadState* state = find(thread);
-  if (state != nullptr && !state->modules.empty()) {
-    const ModuleFrame& top = state->modules.back();
-    if (top.recompute != 0) return Era::kRecompute;
-    if (top.pass == ModulePass::kBackward) return Era::kBackward;
-  }
-  return open_phases_[index(Phase::kBackward)] > 0 ? Era::kBackward : Era::kForward;
+  if (state == nullptr || state->modules.empty()) return std::nullopt;
+  return state->modules.back().enter_event;
+}
+
+bool Context::runs_module(ThreadId thread, std::uint64_t entered) const noexcept {
+  const ThreadState* state = find(thread);
+  if (state == nullptr) return false;
+  return std::any_of(state->modules.rbegin(), state->modules.rend(),
+                     [&](const ModuleFrame& frame) { return frame.enter_event == entered; });
+}
+
+// Phases nest: what an optimizer's closure runs is forward and backward, although a step of the
+// optimizer is around it. So the innermost decides, be it a phase or a module's pass.
+Era Context::era(ThreadId thread) const noexcept {
+  const ThreadState* state = find(thread);
+  const ModuleFrame* top =
+      state == nullptr || state->modules.empty() ? nullptr : &state->modules.back();
+  const Phase innermost = phases_.empty() ? Phase::kForward : phases_.back();
+  const bool module_is_innermost = top != nullptr && top->phases >= phases_.size();
+  if (innermost == Phase::kOptimizer && !module_is_innermost) return Era::kOptimizer;
+  if (top != nullptr && top->recompute != 0) return Era::kRecompute;
+  if (top != nullptr && top->pass == ModulePass::kBackward) return Era::kBackward;
+  return innermost == Phase::kBackward ? Era::kBackward : Era::kForward;
 }
 
 std::uint32_t Context::recompute(ThreadId thread) const noexcept {

@@ -3,15 +3,22 @@
 namespace peakline {
 namespace {
 
-CategoryId born_in_forward(const Birth& birth, const Progress& now, ModuleId module, bool alive) {
-  const bool reached_backward = now.backwards_begun > birth.progress.backwards_begun;
-  if (reached_backward) {
+CategoryId born_in_forward(const Block& block, const Context& context, bool alive) {
+  const Birth& birth = block.birth;
+  const Progress& now = context.progress();
+  const bool in_module = block.module != ModuleId{};
+  const bool kept = now.backwards_begun > birth.progress.backwards_begun ||
+                    now.out_of_memory > birth.progress.out_of_memory;
+  if (kept) {
     const bool before_the_model =
-        birth.progress.any_module && birth.progress.forwards_in_step == 0 && module == ModuleId{};
+        birth.progress.any_module && birth.progress.forwards_in_step == 0 && !in_module;
     return before_the_model ? category::kInput : category::kActivation;
   }
-  if (!alive) return category::kTemp;
-  return module == ModuleId{} ? category::kOther : category::kActivation;
+  if (alive) return in_module ? category::kActivation : category::kOther;
+  // Without a backward (evaluation, inference) modules hand results on to each other.
+  const bool outlived_its_call =
+      birth.module_call && !context.runs_module(birth.thread, *birth.module_call);
+  return outlived_its_call ? category::kActivation : category::kTemp;
 }
 
 }  // namespace
@@ -29,10 +36,7 @@ CategoryId resolve_category(const Block& block, const Context& context, bool ali
 
   switch (birth.era) {
     case Era::kForward:
-      // A loss that is kept until the next one replaces it lives into the next step, but no
-      // further.
-      if (now.steps > birth.progress.steps + 1) return category::kOther;
-      return born_in_forward(birth, now, block.module, alive);
+      return kept ? category::kOther : born_in_forward(block, context, alive);
     case Era::kRecompute:
       return context.recompute_ended(birth.recompute) ? category::kActivation : category::kTemp;
     case Era::kBackward:

@@ -16,6 +16,7 @@ Birth Replay::birth(ThreadId thread, std::uint64_t op_call) const {
           op_call,
           context_.progress(),
           context_.recompute(thread),
+          context_.module_call(thread),
           thread,
           context_.era(thread)};
 }
@@ -101,6 +102,7 @@ struct Replay::Dispatch {
   void operator()(const Reserved& e) const { reserved(e); }
   void operator()(const OutOfMemory& e) const {
     replay.ledger_.on(e);
+    replay.context_.on(e);
     other();
   }
   void operator()(const FreeCompleted&) const { other(); }

@@ -118,6 +118,10 @@ Result<DeviceProfile> load_profile(std::string_view name_or_path) {
   const std::string wanted = lower(name_or_path);
   for (const DeviceProfile& profile : known_profiles()) {
     if (wanted == profile.id || wanted == lower(profile.name)) return profile;
+    if (std::find(profile.aliases.begin(), profile.aliases.end(), wanted) !=
+        profile.aliases.end()) {
+      return profile;
+    }
   }
   return invalid_input(
       fmt::format("unknown GPU '{}': known are {}; or give the path of a .toml file", name_or_path,

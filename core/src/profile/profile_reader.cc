@@ -54,11 +54,13 @@ class Reader {
       return {};
     }
     if (key == kVersions) return versions(node);
+    if (key == "aliases") return aliases(node);
     const SourceTable* source = source_named(key);
     if (source == nullptr) {
-      return error(node, fmt::format("unknown key '{}': a profile has id, name, and the tables "
-                                     "measured, public, estimated and versions",
-                                     key));
+      return error(node,
+                   fmt::format("unknown key '{}': a profile has id, name, aliases, and the tables "
+                               "measured, public, estimated and versions",
+                               key));
     }
     const toml::table* numbers = node.as_table();
     if (numbers == nullptr) return error(node, fmt::format("'{}' must be a table", key));
@@ -86,6 +88,17 @@ class Reader {
       for (const toml::node& text : *texts) {
         (profile_.measured_versions.*(list->member)).push_back(text.value_or(std::string()));
       }
+    }
+    return {};
+  }
+
+  Status aliases(const toml::node& node) {
+    const toml::array* words = node.as_array();
+    if (words == nullptr) return error(node, "'aliases' must be a list of texts");
+    for (const toml::node& word : *words) {
+      const std::optional<std::string_view> text = word.value_exact<std::string_view>();
+      if (!text || text->empty()) return error(node, "'aliases' must be a list of texts");
+      profile_.aliases.emplace_back(*text);
     }
     return {};
   }

@@ -179,17 +179,24 @@ void fill_limit(DeviceSummary& out, const RunInfo& info) {
   }
 }
 
+// Empty for a device that never held anything.
+DevicePeak peak_of(const Passes& passes, std::size_t device) {
+  return device < passes.peak.peaks().size() ? passes.peak.peaks()[device] : DevicePeak{};
+}
+
 DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const RunInfo& info,
                                const Passes& passes, const EndPass& end,
                                const SummaryOptions& options) {
-  const DevicePeak& peak = passes.peak.peaks()[id.raw()];
+  const DevicePeak peak = peak_of(passes, id.raw());
   const std::vector<TimelineLevel> levels = passes.timeline.levels(id);
   DeviceSummary out;
   out.name = dictionary.device(id).name;
   out.model = dictionary.device(id).model;
   fill_peak(out, dictionary, peak);
   if (is_estimate(info) && !is_host(out)) fill_confidence(out, peak);
-  fill_reserved(out, end.totals[id.raw()], passes.steps.steps()[id.raw()], levels);
+  const std::vector<std::vector<StepPeak>>& steps = passes.steps.steps();
+  fill_reserved(out, end.totals[id.raw()],
+                id.raw() < steps.size() ? steps[id.raw()] : std::vector<StepPeak>{}, levels);
   fill_limit(out, info);
   out.modules = module_table(dictionary, peak.held, passes.modules, id);
   out.ops = op_rows(dictionary, peak.held, passes.ops.usage(id), end.op_calls);
@@ -219,8 +226,9 @@ Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
   summary.steps_completed = passes.steps.completed();
   summary.unknown_values = static_cast<std::uint64_t>(
       std::max<std::int64_t>(number(summary.info, "unknown_values").value_or(0), 0));
-  for (std::size_t i = 0; i < passes.peak.peaks().size(); ++i) {
-    if (passes.peak.peaks()[i].bytes == Bytes{}) continue;
+  for (std::size_t i = 0; i < end.totals.size(); ++i) {
+    // A device whose first allocation was too big held nothing, and is what the run is about.
+    if (peak_of(passes, i).bytes == Bytes{} && end.totals[i].ooms == 0) continue;
     summary.devices.push_back(summarize_device(DeviceId(static_cast<std::uint8_t>(i)),
                                                reader.dictionary(), summary.info, passes, end,
                                                options));

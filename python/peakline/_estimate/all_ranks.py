@@ -62,14 +62,14 @@ def largest(answers: Iterable[Answer]) -> Answer:
     """The answer of the rank that needs the most, with a line for each rank under `ranks`."""
     rows = list(answers)
     worst = max(rows, key=_need)
-    keys = ("rank", "device", "peak_allocated", "peak_reserved", "fits", "ooms")
+    keys = ("rank", "device", "peak_allocated", "peak_reserved", "fits", "ooms", "partial")
     listed = [{key: row[key] for key in keys} for row in rows]
     return {**worst, "ranks": sorted(listed, key=lambda row: row["rank"])}
 
 
 def _need(answer: Answer) -> tuple[bool, int, int, int]:
     reserved = answer["peak_reserved"] or 0
-    return answer["ooms"] > 0, reserved, answer["peak_allocated"], -answer["rank"]
+    return not answer["fits"], reserved, answer["peak_allocated"], -answer["rank"]
 
 
 @dataclass

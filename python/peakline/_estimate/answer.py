@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from peakline._estimate.outcome import Outcome
+from peakline._steps import Steps
 from peakline.run import Run, format_size
 from peakline.simulate import simulate
 
@@ -13,20 +14,35 @@ _MADE_UP = (
     "{count:,} values of GPU tensors were asked for and made up, so what depends on them may differ"
 )
 _NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
-_FEW_STEPS = "the script ended after {done} of {asked} steps"
+_GUESSED = (
+    "no optimizer of torch's made a step; a step was taken to be {maker}, and --step-on names "
+    "another"
+)
+_SURVIVED = "memory ran out {times}, and the script went on by itself"
 
 
-def build(run: Run, outcome: Outcome, asked: int, notes: list[str]) -> dict[str, Any]:
+def build(
+    run: Run, outcome: Outcome, steps: Steps, allocated_since: bool, notes: list[str]
+) -> dict[str, Any]:
     """`notes`: sentences about what was done otherwise than on a real GPU."""
     answer: dict[str, Any] = json.loads(run.to_json())
+    answer["partial"] = bool(outcome.partial)
+    answer["steps_by"] = steps.maker
+    answer["needed_reserved"] = None
+    if answer["fits"] is not None:
+        answer["fits"] = outcome.fits(answer["ooms"], allocated_since)
     warnings = [*answer["warnings"], *notes]
     if answer["unknown_values"]:
         warnings.append(_MADE_UP.format(count=answer["unknown_values"]))
-    if not answer["ooms"] and outcome.out_of_memory is None:
-        if outcome.steps == 0:
-            warnings.append(_NO_STEPS)
-        elif outcome.steps < asked:
-            warnings.append(_FEW_STEPS.format(done=outcome.steps, asked=asked))
+    if steps.done == 0 and not answer["ooms"]:
+        warnings.append(_NO_STEPS)
+    if steps.guessed:
+        warnings.append(_GUESSED.format(maker=steps.maker))
+    if answer["ooms"] and answer["fits"]:
+        times = "once" if answer["ooms"] == 1 else f"{answer['ooms']:,} times"
+        warnings.append(_SURVIVED.format(times=times))
+    if outcome.partial:
+        warnings.insert(0, outcome.partial)
     answer["warnings"] = list(dict.fromkeys(warnings))
     answer["oom"] = _oom(run, answer, outcome)
     return answer

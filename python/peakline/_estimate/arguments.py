@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from peakline import _C
-from peakline._estimate import job
+from peakline._estimate import job, launchers, needed, step_on
 
 BAD_USAGE = 2
+_LEAST_MEMORY = 2**20
 EXAMPLE = "example: peakline estimate train.py --gpu h100 --memory 40GiB -- --batch-size 8"
 
 
@@ -26,24 +27,25 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    own, script_args = argv, []
-    if "--" in argv:
-        split = argv.index("--")
-        own, script_args = argv[:split], argv[split + 1 :]
+    own, script_args = launchers.split(argv)
     parser = _parser()
     args = parser.parse_args(own)
+    args.script_args = script_args
     if (args.script is None) == (args.module is None):
         parser.error("give either a script or -m MODULE")
+    try:
+        launchers.replace_by_first_process(args)
+    except launchers.NothingLaunched as error:
+        parser.error(str(error))
     job.check(args, parser.error)
     args.devices = job.devices(args)
     if args.devices not in range(1, 9):
         parser.error(f"--devices takes 1 to 8, and got {args.devices}")
-    if args.steps < 1:
-        parser.error(f"--steps takes a number from 1, and got {args.steps}")
     for path in (args.output, args.json):
         if path not in (None, "-") and not _is_writable(Path(path)):
             parser.error(f"cannot write '{path}'")
-    args.script_args = script_args
+    if args.second_pass:
+        needed.prepare(args)
     return args
 
 
@@ -58,7 +60,8 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="peakline estimate",
         description="Runs a training script on a virtual GPU and says how much memory it needs.",
-        epilog=f"Exits with 0 when it fits, 3 when it does not, 1 when the script fails. {EXAMPLE}",
+        epilog="Exits with 0 when it fits, 3 when it does not, 1 when the script fails, 124 when "
+        f"the time is up. {EXAMPLE}",
     )
     parser.add_argument("script", nargs="?", help="the Python script, unmodified")
     parser.add_argument("-m", dest="module", help="a module to run, as python -m does")
@@ -66,7 +69,8 @@ def _parser() -> _Parser:
         "--gpu",
         default="h200",
         metavar="NAME",
-        help="the GPU, or a file that describes one (.toml); default: h200",
+        help=f"the GPU: {', '.join(_C.known_gpus())}, or a file that describes one (.toml); "
+        "default: h200",
     )
     parser.add_argument(
         "--memory",
@@ -76,11 +80,28 @@ def _parser() -> _Parser:
     )
     parser.add_argument(
         "--steps",
-        type=int,
+        type=_steps,
         default=3,
         metavar="N",
-        help="end the script after N steps of the first optimizer; default: 3",
+        help="run N steps of the first optimizer, and what follows them once; or 'all'; default: 3",
     )
+    parser.add_argument(
+        "--step-on",
+        metavar="NAME",
+        type=step_on.full_name,
+        help="what a step is: a function such as mymodule.Trainer.train_step or "
+        "__main__.train_step, or 'forward' of the outermost module; default: the optimizer's step",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="answer for what ran in S seconds"
+    )
+    parser.add_argument(
+        "--allow-writes",
+        action="store_true",
+        help="let the script overwrite, delete and send as it does; default: nothing that was "
+        "there is touched, and what it saves goes to a scratch folder",
+    )
+    parser.add_argument("--second-pass", help=argparse.SUPPRESS)
     parser.add_argument(
         "--devices", type=int, metavar="N", help="how many GPUs, 1 to 8; default: 1"
     )
@@ -101,4 +122,27 @@ def _size(text: str) -> int:
     size = _size_or_zero(text)
     if size <= 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no memory at all")
+    if size < _LEAST_MEMORY:
+        number = text.strip().rstrip("bB")
+        meant = f"{number}GiB" if number.isdigit() else "24GiB"
+        raise argparse.ArgumentTypeError(f"'{text}' is {size:,} bytes: did you mean {meant}?")
     return size
+
+
+def _steps(text: str) -> int | None:
+    """None: all of them."""
+    if text == "all":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"takes a number from 1 or 'all', and got '{text}'")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"takes seconds above 0, and got '{text}'")
+    return seconds

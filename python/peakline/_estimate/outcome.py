@@ -11,45 +11,81 @@ from dataclasses import dataclass
 import torch
 
 from peakline import _script
-from peakline._estimate.steps import EnoughSteps, counted_steps
+from peakline._ending import Ending, EpochCut, ScriptExited, caused_by
+from peakline._estimate.course import Course
 
 FITS = 0
 SCRIPT_FAILED = 1
 DOES_NOT_FIT = 3
 
+_FAILED = "the script failed (status {status}), so this is the memory of what ran before"
+_INTERRUPTED = "the script was interrupted, so this is the memory of what ran before"
+_ENDED = "{why}, so this is the memory of what ran before"
+
 
 @dataclass(frozen=True)
 class Outcome:
-    status: int  # of the script: 0, or what it failed with
-    steps: int
-    out_of_memory: str | None  # torch's words, when that is what ended the script
+    status: int = 0  # of the script: 0, or what it failed with
+    out_of_memory: str | None = None  # torch's words, when that is what ended the script
+    blames_memory: bool = False  # the script's own error came of one about memory
+    partial: str = ""  # why this is not the whole answer, as a sentence; "": it is
+    exit: int = 0  # what the estimate exits with, when it fits
+
+    def fits(self, ooms: int, allocated_since: bool) -> bool:
+        """`allocated_since`: GPU memory was allocated after the last of `ooms` failures.
+
+        A script survives them by itself when it goes on to use the GPU and does not fail of them.
+        """
+        if self.out_of_memory is not None or self.blames_memory:
+            return False
+        return ooms == 0 or allocated_since
 
 
 def run_script(
-    run: Callable[[], None], steps: int, on_failure: Callable[[], None] = lambda: None
+    run: Callable[[], None], course: Course, on_failure: Callable[[], None] = lambda: None
 ) -> Outcome:
-    """Runs it until it ends by itself or has done enough steps.
+    """Runs it until it ends by itself or `course` ends it.
 
-    `on_failure` is called when memory has run out, while the script's tensors still live.
+    `on_failure` is called when it has failed, while its tensors still live.
     """
-    with _stdout_to_stderr(), counted_steps(steps) as count:
+    with _stdout_to_stderr():
         try:
             run()
-            status = 0
-        except EnoughSteps:
-            status = 0
+        except Ending as end:
+            return ended(end)
         except SystemExit as end:
-            status = _script.exit_status(end.code)
+            return _failed(_script.exit_status(end.code), end)
         except torch.OutOfMemoryError as error:
             on_failure()
-            return Outcome(0, count.done, str(error))
+            return Outcome(out_of_memory=str(error))
         except KeyboardInterrupt as error:
+            on_failure()
             _script.show(error)
             status = _script.INTERRUPTED
+            return Outcome(status=status, partial=_INTERRUPTED, exit=status)
         except BaseException as error:
+            if caused_by(error, EpochCut):
+                course.stumbled()
+                return Outcome()
+            on_failure()
             _script.show(error)
-            status = 1
-    return Outcome(status, count.done, None)
+            return _failed(1, error)
+    return Outcome()
+
+
+def ended(end: Ending) -> Outcome:
+    """Of a script that was ended from inside."""
+    if isinstance(end, ScriptExited) and end.script_status:
+        return _failed(end.script_status, end)
+    partial = _ENDED.format(why=end) if end.partial else ""
+    return Outcome(partial=partial, exit=end.status)
+
+
+def _failed(status: int, error: BaseException) -> Outcome:
+    if status == 0:
+        return Outcome()
+    blames_memory = caused_by(error, torch.OutOfMemoryError)
+    return Outcome(status, None, blames_memory, _FAILED.format(status=status), SCRIPT_FAILED)
 
 
 @contextlib.contextmanager

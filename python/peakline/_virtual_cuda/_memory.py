@@ -20,14 +20,18 @@ _HOST_TIMES = ("host_alloc_time", "host_free_time")
 
 
 _SETTINGS = (
-    "the program changed the allocator's settings while it ran; the estimate keeps those of "
-    "PYTORCH_CUDA_ALLOC_CONF"
+    "the program changed the allocator's settings after its first allocation; the estimate keeps "
+    "those from before"
 )
 
 
 def install(patches: Patches, engine: Engine, notes: Notes) -> None:
+    def set_settings(settings: str) -> None:
+        if not engine.configure(settings):
+            notes.add(_SETTINGS)
+
     for name in _SETTERS:
-        patches.set_where_present(torch._C, name, lambda settings: notes.add(_SETTINGS))
+        patches.set_where_present(torch._C, name, set_settings)
     history = _History()
     raw = _RawBlocks()
     patches.set_all(torch._C, _statistics(engine))

@@ -1,7 +1,8 @@
-"""torch.multiprocessing.spawn: other processes would have no virtual GPU, so rank 0 runs here."""
+"""torch.multiprocessing.spawn: other processes would have no virtual GPU, so one rank runs here."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch.multiprocessing
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._patches import Patches
 
-_NOTE = "of the {count} processes that the program starts, only the first was run, in this one"
+_NOTE = "of the {count} processes that the program starts, only one was run, in this one"
 
 
 class _Finished:
@@ -30,7 +31,8 @@ def install(patches: Patches, notes: Notes) -> None:
         **kwargs: Any,
     ) -> _Finished | None:
         notes.add(_NOTE.format(count=nprocs))
-        fn(0, *args)
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        fn(rank if rank < nprocs else 0, *args)
         return None if join else _Finished()
 
     patches.set(torch.multiprocessing, "spawn", spawn)

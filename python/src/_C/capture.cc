@@ -77,6 +77,7 @@ void bind_labels(py::class_<Session>& session) {
            })
       .def("knows_tensor",
            [](Session& self, const at::Tensor& tensor) { return self.labels().knows(tensor); })
+      .def("label_added", [](Session& self) { self.labels().label_added(); })
       .def("label_alive", [](Session& self) { self.labels().label_alive(); })
       .def("label_alive_in_step", [](Session& self) { self.labels().label_alive_in_step(); })
       .def("label_state",
@@ -107,6 +108,7 @@ void bind_capture(py::module_& m) {
 
   m.attr("CATEGORY_PARAMETER") = category::kParameter.raw();
   m.attr("CATEGORY_BUFFER") = category::kBuffer.raw();
+  m.attr("PHASE_FORWARD") = static_cast<int>(Phase::kForward);
   m.attr("PHASE_BACKWARD") = static_cast<int>(Phase::kBackward);
   m.attr("PHASE_OPTIMIZER") = static_cast<int>(Phase::kOptimizer);
   m.def("cuda_trace_available", &capture::CudaObserver::has_trace);

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <peakline/device_profile.h>
 #include <peakline/simulate.h>
 #include <peakline/units.h>
 
@@ -37,6 +38,11 @@ void bind_simulate(py::module_& m) {
   m.def("canonical_settings", [](const std::string& conf, const std::string& torch) {
     const TorchVersion version = value_or_throw(parse_torch_version(torch));
     return value_or_throw(AllocatorConfig::parse(conf, version)).canonical();
+  });
+  m.def("known_gpus", [] {
+    std::vector<std::string> ids;
+    for (const DeviceProfile& profile : known_profiles()) ids.push_back(profile.id);
+    return ids;
   });
   m.def("parse_size",
         [](const std::string& text) { return value_or_throw(parse_size(text)).raw(); });

@@ -57,8 +57,9 @@ void enter(const py::dict& options) {
   engine.memory.profile = value_or_throw(load_profile(option<std::string>(options, "gpu", "h200")));
   const TorchVersion torch =
       value_or_throw(parse_torch_version(option<std::string>(options, "torch", "2.13")));
+  engine.memory.settings = option<std::string>(options, "conf", "");
   engine.memory.config =
-      value_or_throw(AllocatorConfig::parse(option<std::string>(options, "conf", ""), torch));
+      value_or_throw(AllocatorConfig::parse(engine.memory.settings, torch));
   const auto limit = option<std::int64_t>(options, "memory", 0);
   if (limit > 0) engine.memory.limit = Bytes(limit);
   engine.value_bytes = option(options, "value_bytes", engine.value_bytes);
@@ -193,6 +194,13 @@ void bind_memory(py::module_& m) {
   m.def("get_memory_fraction",
         [](int device) { return engine().memory().fraction(checked(device)); });
   m.def("mem_get_info", [](int device) { return engine().memory().info(checked(device)); });
+  m.def("configure", [](const std::string& settings) {
+    const TorchVersion torch = engine().memory().config().torch;
+    return engine().memory().configure(settings,
+                                       value_or_throw(AllocatorConfig::parse(settings, torch)));
+  });
+  m.def("allocator_settings", [] { return engine().memory().settings(); });
+  m.def("allocated_since_failure", [] { return engine().memory().allocated_since_failure(); });
   m.def("snapshot", &snapshot);
   m.def("record_history", [](bool keep) { engine().memory().keep_history(keep); });
 }

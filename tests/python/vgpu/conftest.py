@@ -3,6 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from estimate_support import answer, estimate, folder
+
+__all__ = ["answer", "compare_ops", "estimate", "folder"]
 
 TOOLS = Path(__file__).parents[3] / "tools"
 

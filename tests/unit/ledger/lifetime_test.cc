@@ -136,5 +136,41 @@ TEST(Lifetime, WhatAForwardLeftBehindAtTheEndOfTheRecordingIsActivation) {
   EXPECT_EQ(category_at_peak(TraceBuilder{}.alloc("a", 1_MiB)), "Other");
 }
 
+TEST(Lifetime, WhatAModuleHandsOnWithoutABackwardIsActivationAndWhatItKeepsToItselfIsTemp) {
+  TraceBuilder handed_on;
+  handed_on.enter("Net").enter("Net.fc").alloc("a", 1_MiB).leave("Net.fc").free("a").leave("Net");
+  EXPECT_EQ(category_at_peak(handed_on), "Activation");
+  TraceBuilder kept;
+  kept.enter("Net").alloc("a", 1_MiB).enter("Net.fc").leave("Net.fc").free("a").leave("Net");
+  EXPECT_EQ(category_at_peak(kept), "Temp");
+}
+
+TEST(Lifetime, WhatForwardHeldWhenMemoryRanOutIsActivationThoughUnwindingFreesIt) {
+  TraceBuilder trace;
+  trace.enter("Net").alloc("a", 1_MiB).oom(4_MiB).free("a").leave("Net");
+  EXPECT_EQ(category_at_peak(trace), "Activation");
+}
+
+TEST(Lifetime, AClosureOfTheOptimizerRunsForwardAndBackward) {
+  TraceBuilder trace;
+  trace.phase_begin(Phase::kOptimizer).phase_begin(Phase::kForward);
+  trace.enter("Net").alloc("a", 1_MiB).leave("Net").alloc("loss", 1_KiB);
+  trace.phase_begin(Phase::kBackward).free("a").free("loss").phase_end(Phase::kBackward);
+  trace.phase_end(Phase::kForward).phase_end(Phase::kOptimizer).step();
+  EXPECT_EQ(category_at_peak(trace), "Activation+Activation");
+  TraceBuilder gradient;
+  gradient.phase_begin(Phase::kOptimizer).phase_begin(Phase::kBackward).alloc("g", 1_MiB);
+  gradient.phase_end(Phase::kBackward).phase_end(Phase::kOptimizer).step();
+  EXPECT_EQ(category_at_peak(gradient), "Gradient");
+}
+
+TEST(Lifetime, AModelThatAnOptimizerCallsWithoutAClosureIsForward) {
+  TraceBuilder trace;
+  trace.phase_begin(Phase::kOptimizer).enter("Net").alloc("a", 1_MiB).leave("Net");
+  trace.phase_begin(Phase::kBackward).free("a").phase_end(Phase::kBackward);
+  trace.phase_end(Phase::kOptimizer).step();
+  EXPECT_EQ(category_at_peak(trace), "Activation");
+}
+
 }  // namespace
 }  // namespace peakline

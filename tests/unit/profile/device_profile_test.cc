@@ -29,16 +29,16 @@ std::string without(std::string text, const std::string& line_begin) {
   return text.erase(at, text.find('\n', at) - at);
 }
 
-TEST(DeviceProfile, AllNineGpusAreKnownByTheNamesPeopleType) {
-  for (const char* id :
-       {"h200", "h100", "a100-80", "a100-40", "l40s", "rtx4090", "a10", "t4", "b200"}) {
+TEST(DeviceProfile, AllGpusAreKnownByTheNamesPeopleType) {
+  for (const char* id : {"h200", "h100", "a100-80", "a100-40", "l40s", "rtx4090", "a10", "t4",
+                         "b200", "gb200", "l4", "a6000", "rtx3090", "rtx5090"}) {
     const Result<DeviceProfile> profile = load_profile(id);
     ASSERT_TRUE(profile.ok()) << profile.status().message();
     EXPECT_EQ(profile->id, id);
     EXPECT_GT(profile->usable_memory(), 14_GiB) << id;
     EXPECT_GE(profile->capability(), 75) << id;
   }
-  EXPECT_EQ(known_profiles().size(), 9U);
+  EXPECT_EQ(known_profiles().size(), 14U);
   EXPECT_EQ(known_profiles().front().id, "h200");
 }
 
@@ -47,12 +47,23 @@ TEST(DeviceProfile, FullNamesAndCapitalsWorkToo) {
   EXPECT_EQ(load_profile("T4")->id, "t4");
 }
 
+TEST(DeviceProfile, ShortWordsForAGpuAreUnderstood) {
+  EXPECT_EQ(load_profile("a100")->id, "a100-80");
+  EXPECT_EQ(load_profile("A100-40GB")->id, "a100-40");
+  EXPECT_EQ(load_profile("4090")->id, "rtx4090");
+  EXPECT_EQ(load_profile("H100")->id, "h100");
+  EXPECT_EQ(load_profile("RTX A6000")->id, "a6000");
+  const std::string wrong = "aliases = \"one\"\n" + std::string(kWhole);
+  EXPECT_EQ(parse_profile(wrong, "my.toml").status().message(),
+            "my.toml:1: 'aliases' must be a list of texts");
+}
+
 TEST(DeviceProfile, UnknownNameListsTheKnownOnes) {
   const Result<DeviceProfile> profile = load_profile("h300");
   ASSERT_FALSE(profile.ok());
   EXPECT_EQ(profile.status().message(),
             "unknown GPU 'h300': known are h200, h100, a100-80, a100-40, l40s, rtx4090, a10, t4, "
-            "b200; or give the path of a .toml file");
+            "b200, gb200, l4, a6000, rtx3090, rtx5090; or give the path of a .toml file");
 }
 
 TEST(DeviceProfile, OnlyTheVersionsThatWereMeasuredCountAsSuch) {

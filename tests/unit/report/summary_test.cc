@@ -74,6 +74,17 @@ TEST(Summary, ARealRunHasNoConfidenceToTell) {
   EXPECT_FALSE(json.contains("confidence"));
 }
 
+TEST(Summary, ADeviceWhoseFirstAllocationWasTooBigIsWhatTheRunIsAbout) {
+  TraceBuilder trace;
+  trace.device("cpu").alloc("x", 1_MiB);
+  trace.device("cuda:0", 24_GiB, "NVIDIA H200").oom(48_GiB);
+  const Summary summary = summary_of(trace);
+  ASSERT_NE(summary.main_device(), nullptr);
+  EXPECT_EQ(summary.main_device()->name, "cuda:0");
+  EXPECT_EQ(summary.main_device()->fits, false);
+  EXPECT_EQ(summary.main_device()->peak_allocated, 0_B);
+}
+
 TEST(Summary, ModulesIncludeWhatLiesBelowThem) {
   const Summary summary = summary_of(training());
   const std::vector<ModuleRow>& rows = summary.main_device()->modules;

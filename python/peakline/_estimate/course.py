@@ -1,0 +1,70 @@
+"""How far a script is run: its first steps, and once what follows them."""
+
+from __future__ import annotations
+
+from peakline._ending import EnoughSteps
+from peakline._estimate.epochs import Epochs
+from peakline._steps import Steps
+
+_UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
+_PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
+
+_NOT_SEEN = (
+    "the script was ended after {steps}, so what follows them (an evaluation, a checkpoint) was "
+    "not seen; --steps all runs it to its end"
+)
+_NO_EVALUATION = (
+    "evaluation was not seen: none came between the shortened epoch and the next; --steps all runs "
+    "the script to its end"
+)
+
+
+class Course:
+    """Ends the script by raising EnoughSteps inside it.
+
+    After `limit` steps the DataLoaders that feed training end, so that the epoch does and whatever
+    comes after it runs; the next epoch's first step is the last. Where no DataLoader feeds training
+    nothing tells the script that an epoch is over, and the last of the steps ends it.
+    """
+
+    def __init__(self, steps: Steps, limit: int | None) -> None:
+        self._steps = steps
+        self._limit = limit  # None: to the script's own end
+        self.epochs = Epochs(lambda: steps.done)
+        self._ended_early = False
+        self._not_seen = ""
+        steps.on_end(self._step_ended)
+
+    def _step_ended(self) -> None:
+        self.epochs.step_ended()
+        if self._limit is None or self._steps.done < self._limit:
+            return
+        if self._steps.done == self._limit and self.epochs.shorten():
+            return
+        if self._more_to_see():
+            return
+        self._ended_early = True
+        raise EnoughSteps
+
+    def _more_to_see(self) -> bool:
+        assert self._limit is not None
+        beyond = self._steps.done - self._limit
+        if beyond == 0 or self.epochs.next_has_begun():
+            return False
+        return beyond < (_PREFETCHED if self.epochs.any_has_ended() else _UNASKED)
+
+    def stumbled(self) -> None:
+        """The script did not expect its DataLoader to end, and failed by it."""
+        self._not_seen = _NOT_SEEN
+
+    def sentences(self) -> list[str]:
+        """What was not seen, when the script has ended."""
+        if self._ended_early and not self.epochs.any_has_ended():
+            self._not_seen = _NOT_SEEN
+        elif self._ended_early and not self.epochs.evaluations():
+            self._not_seen = _NO_EVALUATION
+        return [self._not_seen.format(steps=count_of(self._steps.done))] if self._not_seen else []
+
+
+def count_of(steps: int) -> str:
+    return f"{steps:,} step{'' if steps == 1 else 's'}"

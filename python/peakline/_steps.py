@@ -1,0 +1,124 @@
+"""What a training step of a run is, who makes them, and who wants to know."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+from peakline import _C
+
+_FORSAKEN = (
+    16  # steps of another optimizer in a row, after which the first is taken to be done with
+)
+_SAMPLED = 8  # parameters of a model that are looked at to see whether anybody changed them
+
+
+class Steps:
+    """The steps of one run: of the optimizer that is seen first, unless `count_only` names them."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.maker = ""  # in words: "AdamW", "__main__.train_step"; "" when nobody made any
+        self.guessed = False  # nobody that torch knows made them
+        self._only = ""
+        self._session: _C.Session | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def bind(self, session: _C.Session) -> None:
+        self._session = session
+
+    def on_end(self, listener: Callable[[], None]) -> None:
+        """Called after every step; may raise."""
+        self._listeners.append(listener)
+
+    def count_only(self, maker: str) -> None:
+        """From now on a step is what `maker` says is one, and an optimizer's is none."""
+        self._only = maker
+
+    def end(self, maker: str, guessed: bool = False) -> None:
+        """`maker` has completed one."""
+        if self._only and maker != self._only:
+            return
+        if self._session is not None:
+            self._session.step_end()
+        self.done += 1
+        self.maker, self.guessed = maker, guessed
+        for listener in self._listeners:
+            listener()
+
+
+class FirstOptimizer:
+    """Which optimizer's steps are the run's: the outermost that is seen first.
+
+    A wrapper that is an optimizer itself steps around the one inside it, and that is one step. When
+    the first is gone, or another steps on and on without it, a new attempt or stage has begun.
+    """
+
+    def __init__(self, steps: Steps, optimizers: Iterable[Optimizer]) -> None:
+        self._steps = steps
+        first = next(iter(optimizers), None)
+        self._first = None if first is None else weakref.ref(first)
+        self._others: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
+        self.stepped = False
+
+    def begins(self, optimizer: Optimizer) -> None:
+        """An outermost step of `optimizer`."""
+        self.stepped = True
+        if self._first is None or self._first() is None:
+            self._first = weakref.ref(optimizer)
+        if self._first() is optimizer:
+            self._others.clear()
+            return
+        self._others[optimizer] = self._others.get(optimizer, 0) + 1
+        if self._others[optimizer] > _FORSAKEN:
+            self._first = weakref.ref(optimizer)
+
+    def ended(self, optimizer: Optimizer) -> None:
+        if self._first is not None and self._first() is optimizer:
+            self._steps.end(type(optimizer).__name__)
+
+
+class GuessedSteps:
+    """Steps of a program without an optimizer of torch's.
+
+    Whatever updates a model changes its parameters or clears their gradients between two
+    backwards; gradient accumulation does neither. So the step is seen to be over when the next
+    backward begins.
+    """
+
+    MAKER = "whatever changes parameters between two backwards"
+
+    def __init__(
+        self, steps: Steps, optimizers: FirstOptimizer, roots: Callable[[], list[nn.Module]]
+    ) -> None:
+        self._steps = steps
+        self._optimizers = optimizers
+        self._roots = roots  # the outermost modules
+        self._after: list[tuple[weakref.ref[Tensor], tuple[int, ...]]] = []
+
+    def backward_begins(self) -> None:
+        known, self._after = self._after, []
+        changed = any(
+            (parameter := weak()) is not None and _state(parameter) != state
+            for weak, state in known
+        )
+        if changed and not self._optimizers.stepped:
+            self._steps.end(self.MAKER, guessed=True)
+
+    def backward_ended(self) -> None:
+        if not self._optimizers.stepped:
+            sample = (parameter for parameter in self._sample() if parameter.grad is not None)
+            self._after = [(weakref.ref(parameter), _state(parameter)) for parameter in sample]
+
+    def _sample(self) -> Iterator[nn.Parameter]:
+        for root in self._roots():
+            yield from itertools.islice((p for p in root.parameters() if p.requires_grad), _SAMPLED)
+
+
+def _state(parameter: Tensor) -> tuple[int, ...]:
+    grad = parameter.grad
+    return (parameter._version,) if grad is None else (parameter._version, id(grad), grad._version)

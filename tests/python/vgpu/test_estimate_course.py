@@ -1,0 +1,297 @@
+"""How far `peakline estimate` runs a script, and what counts as a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from estimate_support import Answer, Estimate, write
+
+# As most examples: an epoch of training, then evaluation with larger batches, then a checkpoint.
+EPOCHS = """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    data = TensorDataset(torch.zeros(640, 16), torch.zeros(640, dtype=torch.long))
+    train = DataLoader(data, batch_size=8, {options})
+    test = DataLoader(data, batch_size=320)
+    model = nn.Sequential(nn.Linear(16, 4096), nn.ReLU(), nn.Linear(4096, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range({epochs}):
+        model.train()
+        for x, y in train:
+            nn.functional.cross_entropy(model(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        model.eval()
+        batches = 0
+        with torch.no_grad():
+            for x, y in test:
+                model(x.cuda())
+                batches += 1
+        print("evaluated", batches)
+        torch.save(model.state_dict(), "model.pt")
+        print("saved")
+    print("the end")
+"""
+
+
+def epochs(folder: Path, count: int, options: str = "") -> None:
+    write(folder, "epochs.py", EPOCHS.format(epochs=count, options=options))
+
+
+@pytest.mark.parametrize("options", ["", "num_workers=1", "num_workers=1, persistent_workers=True"])
+def test_evaluation_after_the_steps_is_in_the_peak(
+    folder: Path, answer: Answer, options: str
+) -> None:
+    epochs(folder, 2, options)
+    short = answer("epochs.py")
+    whole = answer("epochs.py", "--steps", "all")
+    assert short["peak_allocated"] == whole["peak_allocated"]
+    assert short["peak_reserved"] == whole["peak_reserved"]
+    assert short["steps_completed"] == 4  # three, and the next epoch's first
+    assert whole["steps_completed"] == 160
+    assert not [text for text in short["warnings"] if "not seen" in text]
+
+
+def test_the_epoch_ends_evaluation_and_save_run_and_the_next_epoch_ends_the_script(
+    folder: Path, estimate: Estimate
+) -> None:
+    epochs(folder, 5)
+    done = estimate("epochs.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("evaluated") == 1
+    assert done.stderr.count("saved") == 1
+    assert "the end" not in done.stderr
+
+
+def test_a_script_of_one_epoch_ends_by_itself(folder: Path, estimate: Estimate) -> None:
+    epochs(folder, 1)
+    done = estimate("epochs.py")
+    assert done.returncode == 0, done.stderr
+    assert "the end" in done.stderr
+    assert "3 steps of SGD" in done.stdout
+    assert "not seen" not in done.stdout
+
+
+def test_more_steps_than_a_script_has_are_no_failure(folder: Path, estimate: Estimate) -> None:
+    epochs(folder, 1)
+    done = estimate("epochs.py", "--steps", "1000000")
+    assert done.returncode == 0
+    assert "80 steps of SGD" in done.stdout
+    assert "1000000" not in done.stdout
+
+
+def test_what_no_dataloader_feeds_ends_with_its_steps_and_says_what_was_not_seen(
+    folder: Path, estimate: Estimate
+) -> None:
+    done = estimate("train.py")
+    assert "an evaluation, a checkpoint) was not seen" in " ".join(done.stdout.split())
+
+
+def test_a_batch_taken_before_training_does_not_feed_it(folder: Path, answer: Answer) -> None:
+    source = """
+        import torch
+        from torch.utils.data import DataLoader
+        fixed = next(iter(DataLoader(torch.zeros(64, 8), batch_size=8))).cuda()
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        while True:
+            model(fixed).sum().backward()
+            optimizer.step()
+    """
+    write(folder, "fixed.py", source)
+    found = answer("fixed.py", "--steps", "1")
+    assert found["steps_completed"] <= 3
+    assert any("not seen" in text for text in found["warnings"])
+
+
+def test_accumulation_over_more_batches_than_an_evaluation_gets_still_comes_to_a_step(
+    folder: Path, answer: Answer
+) -> None:
+    source = """
+        import torch
+        from torch.utils.data import DataLoader
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        while True:
+            for number, x in enumerate(DataLoader(torch.zeros(640, 8), batch_size=8), 1):
+                model(x.cuda()).sum().backward()
+                if number % 10 == 0:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    """
+    write(folder, "accumulate.py", source)
+    found = answer("accumulate.py", "--steps", "2", "--timeout", "60")
+    assert found["steps_completed"] == 3
+    assert found["partial"] is False
+    assert any("evaluation was not seen" in text for text in found["warnings"])
+
+
+def test_a_script_that_counts_on_every_batch_is_not_blamed_for_a_short_epoch(
+    folder: Path, estimate: Estimate
+) -> None:
+    source = """
+        import torch
+        from torch.utils.data import DataLoader
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = DataLoader(torch.zeros(640, 8), batch_size=8)
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            model(next(batches).cuda()).sum().backward()
+            optimizer.step()
+    """
+    write(folder, "counting.py", source)
+    done = estimate("counting.py")
+    assert done.returncode == 0, done.stderr
+    assert "StopIteration" not in done.stderr
+    assert "was not seen" in " ".join(done.stdout.split())
+
+
+OWN_OPTIMIZER = """
+    import torch
+
+    class Own:  # no torch.optim.Optimizer
+        def __init__(self, parameters):
+            self.parameters = list(parameters)
+
+        def step(self):
+            for parameter in self.parameters:
+                parameter.data.add_(parameter.grad, alpha=-0.1)
+                parameter.grad = None
+
+    class Trainer:
+        def __init__(self):
+            self.model = torch.nn.Linear(64, 64).cuda()
+            self.optimizer = Own(self.model.parameters())
+
+        def train_step(self):
+            for _ in range(2):  # accumulation
+                self.model(torch.zeros(8, 64, device="cuda")).sum().backward()
+            self.optimizer.step()
+
+    def main():
+        trainer = Trainer()
+        for step in range(300):
+            trainer.train_step()
+            print("step", step)
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_steps_of_an_optimizer_that_torch_does_not_know_are_guessed_and_the_guess_is_said(
+    folder: Path, estimate: Estimate
+) -> None:
+    write(folder, "own.py", OWN_OPTIMIZER)
+    done = estimate("own.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("step") == 3
+    assert "no optimizer of torch's made a step" in done.stdout
+    assert "--step-on" in done.stdout
+
+
+def test_step_on_names_a_method_of_the_script(folder: Path, estimate: Estimate) -> None:
+    write(folder, "own.py", OWN_OPTIMIZER)
+    done = estimate("own.py", "--step-on", "__main__.Trainer.train_step")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("step") == 2  # the third ended it inside
+    assert "3 steps of __main__.Trainer.train_step" in done.stdout
+
+
+def test_step_on_names_a_function_of_another_module(folder: Path, answer: Answer) -> None:
+    write(folder, "helper.py", "class T:\n    def go(self, model, x):\n        return model(x)\n")
+    source = """
+        import torch
+        from helper import T
+        model = torch.nn.Linear(8, 8).cuda()
+        for _ in range(50):
+            T().go(model, torch.zeros(8, 8, device="cuda"))
+    """
+    write(folder, "infer.py", source)
+    found = answer("infer.py", "--step-on", "helper.T.go")
+    assert found["steps_completed"] == 3
+    assert found["steps_by"] == "helper.T.go"
+
+
+def test_step_on_forward_counts_calls_of_the_outermost_module(folder: Path, answer: Answer) -> None:
+    source = """
+        import torch
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)).cuda()
+        for _ in range(50):
+            model(torch.zeros(8, 8, device="cuda"))
+    """
+    write(folder, "infer.py", source)
+    assert answer("infer.py", "--step-on", "forward", "--steps", "5")["steps_completed"] == 5
+    assert answer("infer.py")["steps_completed"] == 0  # to its end
+
+
+def test_step_on_something_that_is_never_called_is_said(folder: Path, answer: Answer) -> None:
+    write(folder, "infer.py", "import helper, torch\ntorch.zeros(9, device='cuda')\n")
+    found = answer("infer.py", "--step-on", "helper.missing")
+    assert any("was never called" in text for text in found["warnings"])
+
+
+WRAPPED = """
+    import torch
+
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            super().__init__(inner.param_groups, {})
+
+        def step(self, closure=None):
+            self.inner.step()
+            torch.zeros(2**20, device="cuda")  # after the inner one
+
+    model = torch.nn.Linear(64, 64).cuda()
+    optimizer = Around(torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(100):
+        model(torch.zeros(8, 64, device="cuda")).sum().backward()
+        optimizer.step()
+        print("step", step)
+"""
+
+
+def test_a_wrapper_around_an_optimizer_makes_one_step_a_call(folder: Path, answer: Answer) -> None:
+    write(folder, "wrapped.py", WRAPPED)
+    found = answer("wrapped.py")
+    assert found["steps_completed"] == 3
+    assert found["steps_by"] == "Around"
+
+
+def test_a_new_attempt_with_a_new_optimizer_is_counted(folder: Path, answer: Answer) -> None:
+    source = """
+        import torch
+
+        def attempt(batch):
+            model = torch.nn.Linear(64, 64).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(200):
+                model(torch.zeros(batch, 64, device="cuda")).sum().backward()
+                optimizer.step()
+                if batch > 8:
+                    raise RuntimeError("too much")
+
+        for batch in (16, 8):
+            try:
+                attempt(batch)
+            except RuntimeError:
+                pass
+    """
+    write(folder, "attempts.py", source)
+    assert answer("attempts.py")["steps_completed"] <= 4
+
+
+def test_the_scripts_annotations_are_not_turned_into_text(folder: Path, estimate: Estimate) -> None:
+    source = """
+        import torch
+        def f(x: int) -> None: ...
+        assert f.__annotations__["x"] is int
+        torch.zeros(9, device="cuda")
+    """
+    write(folder, "annotated.py", source)
+    assert estimate("annotated.py").returncode == 0

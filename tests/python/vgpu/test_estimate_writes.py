@@ -1,0 +1,249 @@
+"""What a script writes while it is estimated: nothing that was there before is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from estimate_support import Estimate, write
+
+SCRIPT = """
+    import os, pathlib, shutil, sqlite3
+    import numpy, torch
+    weights = {{"w": torch.ones(4, device="cuda")}}
+    {body}
+"""
+
+
+def run(folder: Path, estimate: Estimate, body: str, *flags: str) -> dict[str, object]:
+    lines = "\n    ".join(body.strip().splitlines())
+    write(folder, "writes.py", SCRIPT.format(body=lines))
+    done = estimate("writes.py", "--json", "-", *flags)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+# Each replaces, changes or removes what was there, and reads back what it has done.
+REPLACING = {
+    "open": """
+with open("good.txt", "w") as file: file.write("bad")
+assert open("good.txt").read() == "bad"
+assert pathlib.Path("good.txt").stat().st_size == 3
+""",
+    "append": """
+with open("good.txt", "a") as file: file.write(" and bad")
+assert open("good.txt").read() == "good and bad"
+""",
+    "change in place": """
+with open("good.txt", "r+") as file: file.write("bad!")
+assert open("good.txt").read() == "bad!"
+""",
+    "pathlib": """
+pathlib.Path("good.txt").write_text("bad")
+assert pathlib.Path("good.txt").read_text() == "bad"
+""",
+    "os.open": """
+handle = os.open("good.txt", os.O_WRONLY | os.O_TRUNC)
+os.write(handle, b"bad")
+os.close(handle)
+assert open("good.txt").read() == "bad"
+""",
+    "os.replace": """
+with open("new.txt", "w") as file: file.write("bad")
+os.replace("new.txt", "good.txt")
+assert open("good.txt").read() == "bad"
+assert not os.path.exists("new.txt")
+""",
+    "os.rename away": """
+os.rename("good.txt", "old.txt")
+assert open("old.txt").read() == "good"
+assert not os.path.exists("good.txt")
+with open("old.txt", "a") as file: file.write(" and bad")
+assert open("old.txt").read() == "good and bad"
+""",
+    "remove": """
+os.remove("good.txt")
+assert not os.path.exists("good.txt") and "good.txt" not in os.listdir()
+with open("good.txt", "x") as file: file.write("bad")
+assert open("good.txt").read() == "bad"
+""",
+    "unlink": """
+pathlib.Path("good.txt").unlink()
+assert not list(pathlib.Path().glob("good.txt"))
+""",
+    "rmtree": """
+shutil.rmtree("old")
+assert not os.path.exists("old/kept.txt") and not os.path.exists("old")
+os.makedirs("old")
+with open("old/kept.txt", "w") as file: file.write("bad")
+assert os.listdir("old") == ["kept.txt"]
+""",
+    "copy": """
+with open("new.txt", "w") as file: file.write("bad")
+shutil.copy("new.txt", "good.txt")
+assert open("good.txt").read() == "bad"
+""",
+    "move": """
+with open("new.txt", "w") as file: file.write("bad")
+shutil.move("new.txt", "good.txt")
+assert open("good.txt").read() == "bad"
+""",
+    "truncate": """
+os.truncate("good.txt", 0)
+assert os.path.getsize("good.txt") == 0
+""",
+    "link": """
+os.remove("good.txt")
+os.symlink("old/kept.txt", "good.txt")
+assert open("good.txt").read() == "kept"
+""",
+    "numpy": """
+numpy.arange(4).tofile("good.txt")
+assert len(numpy.fromfile("good.txt", dtype=numpy.int64)) == 4
+""",
+    "sqlite": """
+base = sqlite3.connect("good.db")
+base.execute("create table t (x)")
+base.commit()
+assert sqlite3.connect("good.db").execute("select count(*) from t").fetchone() == (0,)
+""",
+    "torch.save": """
+torch.save(weights, "model.pt")
+assert torch.load("model.pt")["w"].shape == (4,)
+assert torch.load("model.pt", mmap=True, map_location="cpu")["w"].shape == (4,)
+""",
+    "torch.save into a file": """
+with open("model.pt", "wb") as file: torch.save(weights, file)
+assert torch.load("model.pt")["w"].shape == (4,)
+""",
+    "torch.jit.save": """
+torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), "model.pt")
+torch.jit.load("model.pt")
+""",
+}
+
+
+@pytest.mark.parametrize("way", REPLACING)
+def test_what_was_there_stays_and_the_script_reads_back_what_it_wrote(
+    folder: Path, estimate: Estimate, way: str
+) -> None:
+    old = folder / "old"
+    old.mkdir()
+    before = {"good.txt": "good", "good.db": "", "model.pt": "good weights", "old/kept.txt": "kept"}
+    for name, text in before.items():
+        (folder / name).write_text(text)
+    run(folder, estimate, REPLACING[way])
+    assert {name: (folder / name).read_text() for name in before} == before
+
+
+def test_saves_go_to_a_scratch_folder_even_where_nothing_was_and_the_answer_says_which(
+    folder: Path, estimate: Estimate
+) -> None:
+    body = """
+os.makedirs("checkpoints/last")
+torch.save(weights, "checkpoints/last/new.pt")
+numpy.save("values.npy", numpy.zeros(3))
+with open("log.txt", "w") as file: file.write("new files of other kinds are allowed")
+with open("log.txt", "w") as file: file.write("again")
+assert os.listdir("checkpoints/last") == ["new.pt"]
+assert [entry.name for entry in os.scandir("checkpoints/last") if entry.is_file()] == ["new.pt"]
+"""
+    found = run(folder, estimate, body)
+    assert not (folder / "checkpoints").exists()
+    assert not (folder / "values.npy").exists()
+    assert (folder / "log.txt").read_text() == "again"
+    assert "checkpoints/last/new.pt" in str(found["warnings"])
+    assert "--allow-writes" in str(found["warnings"])
+    assert len(found["redirected"]) == 2  # type: ignore[arg-type]
+
+
+def test_allow_writes_lets_the_script_write(folder: Path, estimate: Estimate) -> None:
+    (folder / "good.txt").write_text("good")
+    body = 'torch.save(weights, "new.pt")\nopen("good.txt", "w").write("bad")'
+    found = run(folder, estimate, body, "--allow-writes")
+    assert (folder / "new.pt").exists()
+    assert (folder / "good.txt").read_text() == "bad"
+    assert found["redirected"] == []
+
+
+def test_a_checkpoint_that_is_written_aside_and_renamed_replaces_nothing(
+    folder: Path, estimate: Estimate
+) -> None:
+    (folder / "last.ckpt").write_text("good")
+    body = """
+torch.save(weights, "last.ckpt.part")
+os.replace("last.ckpt.part", "last.ckpt")
+assert torch.load("last.ckpt")["w"].shape == (4,)
+"""
+    run(folder, estimate, body)
+    assert (folder / "last.ckpt").read_text() == "good"
+
+
+def test_temporary_folders_of_the_scripts_own_work_as_ever(
+    folder: Path, estimate: Estimate
+) -> None:
+    body = """
+import tempfile
+with tempfile.TemporaryDirectory() as scratch:
+    torch.save(weights, scratch + "/a.pt")
+    open(scratch + "/b.txt", "w").write("b")
+    os.rename(scratch + "/b.txt", scratch + "/c.txt")
+    assert sorted(os.listdir(scratch)) == ["a.pt", "c.txt"]
+assert not os.path.exists(scratch)
+"""
+    run(folder, estimate, body)
+
+
+def test_everything_is_as_before_after_the_estimate(folder: Path, estimate: Estimate) -> None:
+    import builtins
+    import os
+    import sys
+
+    before = builtins.open, os.replace, os.stat, list(sys.meta_path), dict(os.environ)
+    run(folder, estimate, 'torch.save(weights, "new.pt")')
+    assert before == (builtins.open, os.replace, os.stat, list(sys.meta_path), dict(os.environ))
+
+
+def test_safetensors_are_saved_and_read_through_the_scratch_folder(
+    folder: Path, estimate: Estimate
+) -> None:
+    pytest.importorskip("safetensors")
+    (folder / "model.safetensors").write_text("good")
+    body = """
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+save_file({"w": torch.zeros(4)}, "model.safetensors")
+assert load_file("model.safetensors")["w"].shape == (4,)
+"""
+    run(folder, estimate, body)
+    assert (folder / "model.safetensors").read_text() == "good"
+
+
+def test_loggers_and_uploads_stay_at_home(
+    folder: Path, estimate: Estimate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stand-ins for the libraries, which need not be installed: it counts what they are told."""
+    monkeypatch.syspath_prepend(str(folder))
+    write(folder, "wandb.py", "def init(**options): return options\n")
+    (folder / "huggingface_hub").mkdir()
+    write(folder, "huggingface_hub/__init__.py", "")
+    source = """
+        class HfApi:
+            def upload_file(self, **options):
+                raise AssertionError("sent")
+        upload_file = HfApi().upload_file
+    """
+    write(folder, "huggingface_hub/hf_api.py", source)
+    body = """
+import wandb
+from huggingface_hub.hf_api import HfApi, upload_file
+run = wandb.init(project="p", mode="online")
+assert run["mode"] == "offline" and "peakline-writes" in run["dir"], run
+assert "me/model" in HfApi().upload_file(repo_id="me/model")
+upload_file(repo_id="me/model")
+"""
+    found = run(folder, estimate, body)
+    assert "Weights & Biases" in str(found["warnings"])
+    assert "me/model" in str(found["warnings"])
