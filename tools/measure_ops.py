@@ -35,6 +35,7 @@ from accuracy import (
     fsdp_models,
     models,
     op_cases,
+    program_models,
     unseen_cases,
     unseen_models,
 )
@@ -46,6 +47,7 @@ SETS: dict[str, tuple[Any, Any]] = {
     "fresh": (fresh_cases, fresh_models),
     "fsdp": (None, fsdp_models),
     "unseen": (unseen_cases, unseen_models),
+    "programs": (None, program_models),
 }
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")
