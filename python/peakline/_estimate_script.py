@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peakline import _script
+from peakline import _C, _script
 from peakline._estimate import all_ranks, arguments, job, needed
 from peakline._estimate.arguments import BAD_USAGE, complain
 
@@ -160,8 +160,7 @@ def _say_what_is_needed(
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, status: int) -> int:
-    from peakline._estimate import outcome, rank_table, table
-    from peakline._estimate.course import count_of
+    from peakline._estimate import outcome
 
     found.pop("made", None)
     if args.json == "-":
@@ -170,11 +169,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
         Path(args.json).write_text(json.dumps(found) + "\n")
     if args.json != "-":
         what = args.script or f"-m {args.module}"
-        maker = f" of {found['steps_by']}" if found["steps_by"] else ""
-        count = count_of(found["steps_completed"]) + maker
-        title = f"{what}, torch {found['torch']}, {count} in {seconds:.2f} s"
-        print(table.render(found, title), end="")
-        print(rank_table.render(found), end="")
+        print(_C.estimate_text(json.dumps(found), what, seconds), end="")
     return status if found["fits"] else outcome.DOES_NOT_FIT
 
 

@@ -276,12 +276,6 @@ class FSDPMemTracker(MemTracker):
 
         return resharding
 
-    def _put(self, group: Any, name: str, method: Callable[..., Any]) -> None:
-        """Over a method of the group's class, until the context is left."""
-        if name not in vars(group):
-            self._undo.callback(lambda: vars(group).pop(name, None))
-        setattr(group, name, method)
-
     def _instrument_fsdp_module(self) -> None:
         for module in self._root_mod.modules():
             if not isinstance(module, FSDPModule):
@@ -304,15 +298,15 @@ class FSDPMemTracker(MemTracker):
         if "unshard" not in vars(group):  # a group of several modules is met again
             self._instrument_fsdp_sharded_params_grads(group)
             gathering, gathered = self._unsharding(group)
-            self._put(group, "unshard", gathering)
-            self._put(group, "wait_for_unshard", gathered)
-            self._put(group, "reshard", self._resharding(group))
+            self._patches.set(group, "unshard", gathering)
+            self._patches.set(group, "wait_for_unshard", gathered)
+            self._patches.set(group, "reshard", self._resharding(group))
         saved = _SavedFSDPMethods(group.pre_backward, group.post_backward)
         self._fsdp_mod_to_saved_methods[module] = saved
         before = self._fsdp_param_group_pre_backward(module, saved.pre_backward)
         after = self._fsdp_param_group_post_backward(module, saved.post_backward)
-        self._put(group, "pre_backward", before)
-        self._put(group, "post_backward", after)
+        self._patches.set(group, "pre_backward", before)
+        self._patches.set(group, "post_backward", after)
 
     def _instrument_optimizer(self) -> None:
         if self._optm is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import wraps
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from peakline._dropin.mem_stats import (
 )
 from peakline._dropin.subclasses import SubclassFacts
 from peakline._dropin.trees import tensors_in
+from peakline._patches import Patches
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
 
@@ -128,7 +129,7 @@ class MemTracker(TorchDispatchMode):
         self._mod_tracker = ModTracker()
         self._mod_tracker._on_inactive = self._close_frame
         self._ac_mod: weakref.ref[nn.Module] | None = None
-        self._orig_resize: Callable[..., Any] = torch.UntypedStorage.resize_
+        self._patches = Patches()
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         # Modules running now, by name: where to write their peak, and the engine's frame.
@@ -280,7 +281,7 @@ class MemTracker(TorchDispatchMode):
     def _track_resize(self) -> None:
         """Follows UntypedStorage.resize_, which no operator reports."""
         engine = self._engine
-        orig_resize = self._orig_resize = torch.UntypedStorage.resize_
+        orig_resize = torch.UntypedStorage.resize_
 
         @wraps(orig_resize)
         def resize_(st: torch.UntypedStorage, size: int) -> Any:
@@ -289,10 +290,7 @@ class MemTracker(TorchDispatchMode):
             engine.after_resize(st, before)
             return result
 
-        torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
-
-    def _restore_resize(self) -> None:
-        torch.UntypedStorage.resize_ = self._orig_resize  # type: ignore[method-assign]
+        self._patches.set(torch.UntypedStorage, "resize_", resize_)
 
     # Labels
 
@@ -512,7 +510,7 @@ class MemTracker(TorchDispatchMode):
             return
         self._engine.stop()
         self._detach()
-        self._restore_resize()
+        self._patches.restore()
         self._mod_tracker.__exit__(*args)
         for name in list(self._frames):
             self._close_frame(name)

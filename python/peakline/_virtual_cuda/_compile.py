@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _NOTE = (
     "torch.compile was left out: what {names} would allocate when compiled is estimated as "

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch.distributed as dist
 
+from peakline import _C
 from peakline._virtual_cuda._nccl import guessed_bytes
 from peakline._virtual_cuda._rank_kinds import RankKinds
 
 _NCCL = (
-    "{count} NCCL communicators (of {sizes} ranks) are counted with {each} each{guessed}, outside "
-    "of torch's allocator: {total} in all; --nccl-memory changes it"
+    "{communicators} (of {sizes} ranks) {are} counted with {each} each{guessed}, outside of "
+    "torch's allocator: {total} in all; --nccl-memory changes it"
 )
 _IMBALANCE = (
     "tokens are dealt to experts evenly, and {factor:g} times the average to those of this rank; "
@@ -78,14 +79,15 @@ class Job:
         return answer
 
     def _sentences(self, each: int, total: int, guessed: bool) -> list[str]:
-        from peakline.run import format_size
-
         found = []
         if self.communicators and self.world_size > 1:
             sizes = ", ".join(map(str, dict.fromkeys(self.communicators)))
-            texts = {"each": format_size(each), "total": format_size(total)}
+            texts = {"each": _C.format_size(each), "total": _C.format_size(total)}
             texts["guessed"] = " (guessed: a ring's buffers)" if guessed else ""
-            found.append(_NCCL.format(count=len(self.communicators), sizes=sizes, **texts))
+            count = len(self.communicators)
+            texts["communicators"] = _C.counted(count, "NCCL communicator")
+            texts["are"] = "is" if count == 1 else "are"
+            found.append(_NCCL.format(sizes=sizes, **texts))
         if self.routed:
             found.append(_IMBALANCE.format(factor=self.routing_imbalance))
         return found

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _CUDA_BUILD = torch.version.cuda is not None  # asked before anything is patched
 _REFUSAL = (

@@ -12,7 +12,7 @@ import torch
 
 from peakline._estimate.imports import Action
 from peakline._estimate.writes.overlay import Overlay
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 # Loggers that can be told to stay at home.
 _ENVIRONMENT = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "COMET_OFFLINE": "1"}
