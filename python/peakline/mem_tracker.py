@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, Protocol
 
@@ -129,6 +129,7 @@ class MemTracker(TorchDispatchMode):
         self._mod_tracker = ModTracker()
         self._mod_tracker._on_inactive = self._close_frame
         self._ac_mod: weakref.ref[nn.Module] | None = None
+        self._orig_resize: Callable[..., Any] = torch.UntypedStorage.resize_
         self._patches = Patches()
         self._depth = 0
         self._fake_mode_on_entry: Any = None
@@ -281,7 +282,7 @@ class MemTracker(TorchDispatchMode):
     def _track_resize(self) -> None:
         """Follows UntypedStorage.resize_, which no operator reports."""
         engine = self._engine
-        orig_resize = torch.UntypedStorage.resize_
+        orig_resize = self._orig_resize = torch.UntypedStorage.resize_
 
         @wraps(orig_resize)
         def resize_(st: torch.UntypedStorage, size: int) -> Any:
@@ -291,6 +292,9 @@ class MemTracker(TorchDispatchMode):
             return result
 
         self._patches.set(torch.UntypedStorage, "resize_", resize_)
+
+    def _restore_resize(self) -> None:
+        self._patches.restore()
 
     # Labels
 
@@ -510,7 +514,7 @@ class MemTracker(TorchDispatchMode):
             return
         self._engine.stop()
         self._detach()
-        self._patches.restore()
+        self._restore_resize()
         self._mod_tracker.__exit__(*args)
         for name in list(self._frames):
             self._close_frame(name)
