@@ -64,7 +64,7 @@ class _Regions:
         return module
 
     def mark(self, function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-        self._note(name or getattr(function, "__qualname__", repr(function)))
+        self._note(name or str(getattr(function, "__qualname__", function)))
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
