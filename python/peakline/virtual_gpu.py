@@ -80,6 +80,7 @@ class virtual_gpu:
             stack.callback(tracker.stop)
             stack.callback(_note_unknown_values, tracker)
             self._tracker = tracker
+            self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job)

@@ -66,7 +66,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _compile.install(patches, notes)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
-        _replicated.install(patches, notes)
+        _replicated.install(patches, notes, job)
     except BaseException:
         patches.restore()
         raise
