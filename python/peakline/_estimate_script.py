@@ -113,9 +113,11 @@ class _Estimate:
         """The script cannot be ended from inside: answers for what ran, and ends the process."""
         from peakline._estimate import outcome
 
-        status, found = self._conclude(outcome.ended(end))
-        if found is not None:
-            status = _tell(self._args, found, time.perf_counter() - self._began, status)
+        outcome.give_stdout_back()
+        with self._overlay.plainly():
+            status, found = self._conclude(outcome.ended(end))
+            if found is not None:
+                status = _tell(self._args, found, time.perf_counter() - self._began, status)
         sys.stdout.flush()
         sys.stderr.flush()
         _LEAVE(status)

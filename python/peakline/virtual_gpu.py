@@ -83,6 +83,7 @@ class virtual_gpu:
             stack.callback(_note_facts, tracker)
             self._tracker = tracker
             self._run = run
+            self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job)

@@ -30,6 +30,7 @@ def build(
     answer["partial"] = bool(outcome.partial)
     answer["steps_by"] = steps.maker
     answer["needed_reserved"] = None
+    answer["peak_reserved"] = answer["peak_reserved"] or 0  # the first allocation failed
     if answer["fits"] is not None:
         answer["fits"] = outcome.fits(answer["ooms"], allocated_since)
     warnings = [*answer["warnings"], *notes]

@@ -68,7 +68,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _compile.install(patches, notes, engine)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
-        _replicated.install(patches, notes)
+        _replicated.install(patches, notes, job)
     except BaseException:
         patches.restore()
         raise

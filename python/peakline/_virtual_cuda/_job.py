@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from peakline import _C
@@ -30,6 +31,7 @@ class Job:
 
     def __init__(self) -> None:
         self.tell_ranks: Callable[[str, list[int]], None] | None = None
+        self.label_comm: Callable[[torch.Tensor], None] = lambda tensor: None
         self.routing_imbalance = 1.0
         self.routed = False  # a program asked how many tokens each expert gets
         self.kinds = RankKinds()
