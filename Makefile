@@ -132,6 +132,7 @@ lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 lint-layers:
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_tests_listed.py
+	$(PYTHON) tools/check_docs.py
 	$(PYTHON) tools/checks_test.py
 
 format: $(SETUP)/apt-lint $(SETUP)/venv

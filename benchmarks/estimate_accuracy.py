@@ -9,23 +9,15 @@ WORKLOADS.py builds training steps by name; each line of TRUTH.jsonl has a name 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from workload_file import chosen, load
+
 STAGES = ("after_build", "step1", "step2", "step3")
-
-
-def load(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def estimate(path: str, name: str, gpu: str) -> dict[str, Any]:
@@ -100,7 +92,7 @@ def main() -> None:
     )
     print("|---|---:|---:|---:|---:|---:|---:|---|")
     kept = {}
-    for name in args.names or truth:
+    for name in chosen(parser, args.names, truth):
         found = kept[name] = in_child(args, name)
         print(row(name, truth[name], found), flush=True)
     if args.json:

@@ -1,7 +1,7 @@
 """How fast an estimate is, beside upstream's way: FakeTensorMode and MemTracker on device cpu.
 
 python benchmarks/estimate_speed.py                          models of this repository
-python benchmarks/estimate_speed.py --workloads FILE NAME…   steps of a workloads file
+python benchmarks/estimate_speed.py --workloads FILE [NAME…] steps of a workloads file
 python benchmarks/estimate_speed.py --only ops|layers|large  one part
 
 Every row is measured in processes of its own, with nothing cached; imports are left out, full
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
 import itertools
 import json
 import math
@@ -26,22 +25,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from workload_file import chosen, load
+
 HERE = Path(__file__).resolve().parent
 STEPS = 8  # steady steps are taken from the last of them
 UPSTREAM_STEPS = 3
 
 clock = time.perf_counter
 Child = Callable[[argparse.Namespace], dict[str, Any]]
-
-
-def load(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[Path(path).stem] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
 
 
 class Subject:
@@ -385,8 +376,8 @@ def main() -> None:
     kind = "CPU seconds" if args.cpu_time else "seconds"
     print(f"{datetime.date.today()}, torch {torch.__version__}, {platform.machine()}, {kind}")
     if args.only in (None, "compare"):
-        names = args.names or list(load(args.workloads).W if args.workloads else OWN)
-        compare(names, args.workloads)
+        known = load(args.workloads).W if args.workloads else OWN
+        compare(chosen(parser, args.names, known), args.workloads)
     parts = {"ops": show_ops, "layers": show_layers, "large": show_large}
     for name, part in parts.items():
         if args.only in (None, name):

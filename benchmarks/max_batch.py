@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from estimate_accuracy import load
+from workload_file import chosen, load
 
 SAME = {"gpt2": "gpt2_fp32", "gpt2_bf16": "gpt2_bf16_autocast"}  # other names of the same model
 
@@ -106,7 +106,7 @@ def main() -> None:
         print(f"LARGEST {search(args, rows[args.names[0]])}")
         return
     print("| Workload | Budget (GiB) | Largest batch, real | Estimated |\n|---|---:|---:|---:|")
-    for name in args.names or rows:
+    for name in chosen(parser, args.names, rows):
         command = [sys.executable, __file__, args.workloads, args.truth, name, "--gpu", args.gpu]
         done = subprocess.run([*command, "--child"], capture_output=True, text=True)
         found = [x.split()[1] for x in done.stdout.splitlines() if x.startswith("LARGEST ")]

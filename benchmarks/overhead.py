@@ -1,7 +1,7 @@
 """What tracking costs: bare and tracked steps, interleaved, so that noise hits both alike.
 
 python benchmarks/overhead.py                          op-bound on one CPU thread, and fake
-python benchmarks/overhead.py --workloads FILE NAME…   steps of a workloads file, on CUDA
+python benchmarks/overhead.py --workloads FILE [NAME…] steps of a workloads file, on CUDA
 python benchmarks/overhead.py --pool RUN.json…         several runs' --json as one run
 """
 
@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import datetime
 import gc
-import importlib.util
 import json
 import math
 import platform
@@ -26,6 +25,7 @@ import torch
 from torch import nn
 
 import peakline
+from workload_file import chosen, load
 
 Step = Callable[[], None]
 
@@ -73,13 +73,11 @@ def fake_transformer(device: str = "cpu") -> Subject:
     return Subject(step, model, optimizer, lambda: mode)
 
 
+CASES = {"op-bound": op_bound, "fake": fake_transformer}
+
+
 def from_file(path: str, name: str, device: str) -> Subject:
-    spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    state = module.W[name](device)
+    state = load(path).W[name](device)
 
     def step() -> None:
         state.step()
@@ -352,8 +350,8 @@ def main() -> None:
         "--seconds", type=float, default=math.inf, help="begin no pair after so many, in each case"
     )
     parser.add_argument("--warmup", type=int, default=3, help="tracked steps before the clock")
-    parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--cases", nargs="*", default=["op-bound", "fake"])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument(
         "--clock",
         choices=["wall", "thread"],
@@ -368,6 +366,9 @@ def main() -> None:
             return pool(args.pool)
         except (OSError, ValueError, KeyError, TypeError) as error:
             parser.error(f"cannot read what --json wrote: {type(error).__name__}: {error}")
+    if args.names and not args.workloads:
+        parser.error("names are of workloads, so they need --workloads FILE; see also --cases")
+    names = chosen(parser, args.names, load(args.workloads).W) if args.workloads else []
     warnings.simplefilter("ignore")
     global clock
     clock = time.perf_counter if args.clock == "wall" else time.thread_time
@@ -377,13 +378,12 @@ def main() -> None:
     print_heading()
     rows = []
     if args.workloads:
-        for name in args.names:
+        for name in names:
             rows += measure(name, lambda n=name: from_file(args.workloads, n, args.device), args)  # type: ignore[misc]
     else:
         torch.set_num_threads(1)
-        cases = {"op-bound": op_bound, "fake": fake_transformer}
         for name in args.cases:
-            rows += measure(name, cases[name], args)
+            rows += measure(name, CASES[name], args)
     if repeated:
         print(f"Steps were seen to repeat in {sum(repeated)} of {len(repeated)} tracked stretches.")
     if args.json:

@@ -117,9 +117,8 @@ bool check_growth(const RunDiff& diff, const Tolerance& tolerance) {
 
 bool check_ooms(const RunFacts& facts) {
   if (facts.ooms == 0) return true;
-  static_cast<void>(write_output(
-      "-", fmt::format("OVER  out of memory during the run, {} time{}\n{}", grouped(facts.ooms),
-                       facts.ooms == 1 ? "" : "s", alive_text(facts))));
+  static_cast<void>(write_output("-", fmt::format("OVER  out of memory during the run, {}\n{}",
+                                                  counted(facts.ooms, "time"), alive_text(facts))));
   return false;
 }
 

@@ -30,7 +30,8 @@ Command add_report(CLI::App& program);
 Command add_show(CLI::App& program);
 Command add_simulate(CLI::App& program);
 
-// Runs `python -m peakline.<module> args...` in place of this program. Returns only on failure.
+// Runs peakline.<module> with `argv` as a Python program in place of this one. Returns only on
+// failure.
 int launch_python(const char* module, int argc, char** argv);
 
 }  // namespace peakline::cli

@@ -7,12 +7,6 @@
 namespace peakline::cli {
 namespace {
 
-std::string signed_size(Bytes bytes) {
-  return bytes > Bytes{} ? "+" + format_size(bytes) : format_size(bytes);
-}
-
-std::string dash_or_size(Bytes bytes) { return bytes == Bytes{} ? "-" : format_size(bytes); }
-
 std::string row_name(const Change& change) {
   const std::string name = printable(change.name);
   return change.members > 1 ? fmt::format("{} ({} modules)", name, grouped(change.members)) : name;

@@ -5,11 +5,11 @@
 #include <string>
 
 #include <peakline/import.h>
+#include <peakline/text.h>
 #include <peakline/trace.h>
 
 #include "command.h"
 #include "output.h"
-#include "text.h"
 
 namespace peakline::cli {
 namespace {
@@ -62,9 +62,9 @@ int run_import(const Flags& flags) {
   if (std::rename(unfinished.c_str(), flags.out.c_str()) != 0) {
     return fail_to_write(io_error("cannot rename " + unfinished + " to " + flags.out));
   }
-  complain("wrote " + flags.out + ": " + grouped(counts->allocations) + " allocations, " +
-           grouped(counts->frees) + " frees, " + grouped(counts->segments) + " segments, " +
-           grouped(counts->already_alive) + " blocks alive before the trace");
+  complain("wrote " + flags.out + ": " + counted(counts->allocations, "allocation") + ", " +
+           counted(counts->frees, "free") + ", " + counted(counts->segments, "segment") + ", " +
+           counted(counts->already_alive, "block") + " alive before the trace");
   return kYes;
 }
 

@@ -13,6 +13,22 @@
 namespace peakline::cli {
 namespace {
 
+// As `python -m MODULE ARGS…`, but what keeps peakline from being imported is one sentence.
+constexpr const char* kProgram = R"(
+import runpy, sys
+module = sys.argv.pop(1)
+try:
+    import peakline
+except ModuleNotFoundError as error:
+    if error.name != 'peakline':
+        raise
+    sys.exit(f'peakline: {sys.executable} has no peakline; '
+             'set PEAKLINE_PYTHON to the Python that has torch and peakline')
+except ImportError as error:
+    sys.exit(f'peakline: {error}')
+runpy.run_module(module, run_name='__main__', alter_sys=True)
+)";
+
 // $PEAKLINE_PYTHON, else the python beside this program, else python3.
 std::string find_python() {
   if (const char* chosen = std::getenv("PEAKLINE_PYTHON"); chosen != nullptr && *chosen != '\0') {
@@ -32,9 +48,10 @@ std::string find_python() {
 
 int launch_python(const char* module, int argc, char** argv) {
   std::string python = find_python();
-  std::string dash_m = "-m";
+  std::string dash_c = "-c";
+  std::string program = kProgram;
   std::string name = std::string("peakline.") + module;
-  std::vector<char*> args{python.data(), dash_m.data(), name.data()};
+  std::vector<char*> args{python.data(), dash_c.data(), program.data(), name.data()};
   args.insert(args.end(), argv, argv + argc);
   args.push_back(nullptr);
   execvp(python.c_str(), args.data());

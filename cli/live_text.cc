@@ -9,10 +9,6 @@
 namespace peakline::cli {
 namespace {
 
-double share_of(Bytes part, Bytes whole) {
-  return whole > Bytes{} ? static_cast<double>(part.raw()) / static_cast<double>(whole.raw()) : 0;
-}
-
 struct Alive {
   std::vector<std::pair<std::string, Bytes>> categories;
   std::vector<std::pair<std::string, Bytes>> modules;
@@ -106,8 +102,8 @@ int main_device(const LivePass& live, const Dictionary& dictionary) {
 }
 
 std::string live_line(const Replay& replay, const LivePass& live, const Dictionary& dictionary) {
-  std::string out = fmt::format("{} events, {} steps", grouped(replay.event_count()),
-                                grouped(replay.context().progress().steps));
+  std::string out = counted(replay.event_count(), "event") + ", " +
+                    counted(replay.context().progress().steps, "step");
   const int main = main_device(live, dictionary);
   if (main < 0) return out;
   const DeviceId id(static_cast<std::uint8_t>(main));
@@ -115,16 +111,16 @@ std::string live_line(const Replay& replay, const LivePass& live, const Dictiona
   out += fmt::format("; {} {} peak, {} now", printable(dictionary.device(id).name),
                      format_size(live.devices()[id.raw()].peak), format_size(totals.allocated));
   if (totals.knows_reserved) out += fmt::format(", {} reserved", format_size(totals.reserved));
-  if (totals.ooms > 0) out += fmt::format(", out of memory {} times", totals.ooms);
+  if (totals.ooms > 0) out += ", out of memory " + counted(totals.ooms, "time");
   return out;
 }
 
 std::string live_screen(const std::string& name, const Replay& replay, const LivePass& live,
                         const Dictionary& dictionary, std::size_t rows, const Paint& paint) {
   std::string out =
-      shorten(fmt::format("{}  step {}  {} events  {}", printable(name),
+      shorten(fmt::format("{}  step {}  {}  {}", printable(name),
                           grouped(replay.context().progress().steps + std::uint64_t{1}),
-                          grouped(replay.event_count()), format_time(replay.last_time())),
+                          counted(replay.event_count(), "event"), format_time(replay.last_time())),
               kColumns) +
       "\n";
   const int main = main_device(live, dictionary);

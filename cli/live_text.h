@@ -6,8 +6,7 @@
 #include <vector>
 
 #include <peakline/replay.h>
-
-#include "text.h"
+#include <peakline/text.h>
 
 namespace peakline::cli {
 

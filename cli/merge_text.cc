@@ -11,20 +11,11 @@ std::string name_of(const RankUse& use) {
   return use.rank < 0 ? shorten(printable(use.file), 24) : "rank " + std::to_string(use.rank);
 }
 
-std::string size_or_dash(const std::optional<Bytes>& bytes) {
-  return bytes ? format_size(*bytes) : "-";
-}
-
-std::string signed_size(Bytes bytes) {
-  const Bytes size(std::abs(bytes.raw()));
-  return (bytes.raw() < 0 ? "-" : "+") + format_size(size);
-}
-
 std::string spread(const RankMerge& merge, const Paint& paint) {
   Table table({"", "Peak allocated", "Peak reserved", "beside the mean"});
   const auto add = [&](const char* what, const RankUse& use) {
     table.add({std::string(what) + ", " + name_of(use), format_size(use.peak_allocated),
-               size_or_dash(use.peak_reserved), signed_size(use.peak_allocated - merge.mean())});
+               dash_or_size(use.peak_reserved), signed_size(use.peak_allocated - merge.mean())});
   };
   add("Highest", *merge.worst());
   table.add({"Mean", format_size(merge.mean()), "", ""});
@@ -57,10 +48,9 @@ std::string differences(const std::vector<Difference>& rows, std::vector<std::st
 }  // namespace
 
 std::string merge_text(const RankMerge& merge, std::size_t top, const Paint& paint) {
-  std::string text =
-      fmt::format("{} of {} ranks", grouped(merge.count()),
-                  grouped(std::max<std::uint64_t>(merge.count(),
-                                                  static_cast<std::uint64_t>(merge.world_size()))));
+  const std::uint64_t all =
+      std::max<std::uint64_t>(merge.count(), static_cast<std::uint64_t>(merge.world_size()));
+  std::string text = fmt::format("{} of {}", grouped(merge.count()), counted(all, "rank"));
   if (merge.out_of_memory() > 0) {
     text += fmt::format(", {} ran out of memory", grouped(merge.out_of_memory()));
   }

@@ -4,8 +4,7 @@
 #include <string>
 
 #include <peakline/merge.h>
-
-#include "text.h"
+#include <peakline/text.h>
 
 namespace peakline::cli {
 

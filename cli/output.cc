@@ -7,8 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <peakline/text.h>
+
 #include "command.h"
-#include "text.h"
 
 namespace peakline::cli {
 

@@ -1,13 +1,13 @@
 // peakline show: what a recording says, as text, JSON or CSV.
 #include <string>
 
+#include <peakline/show_text.h>
 #include <peakline/summary.h>
 
 #include "command.h"
 #include "live.h"
 #include "output.h"
 #include "recording.h"
-#include "show_text.h"
 
 namespace peakline::cli {
 namespace {

@@ -3,10 +3,10 @@
 #include <string>
 
 #include <peakline/simulate.h>
+#include <peakline/simulate_text.h>
 
 #include "command.h"
 #include "output.h"
-#include "simulate_text.h"
 
 namespace peakline::cli {
 namespace {

@@ -26,6 +26,7 @@ PRIVATE = (
     "kernels/",
     "profile/",
     "planner_client/",
+    "text/",
 )
 
 # folder: what an include in it must not begin with, and why

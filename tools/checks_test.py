@@ -72,5 +72,35 @@ class CheckTestsListed(unittest.TestCase):
         assert run("check_tests_listed.py", files).returncode == 0
 
 
+class CheckDocs(unittest.TestCase):
+    def test_a_file_that_is_not_in_the_tree_is_named_with_its_line(self) -> None:
+        files = {"docs/a.md": "See\n`cli/gone.cc`, `cli/here.cc`.\n", "cli/here.cc": ""}
+        result = run("check_docs.py", files)
+        assert result.returncode == 1
+        assert result.stderr == "docs/a.md:2: there is no 'cli/gone.cc'\n"
+
+    def test_a_folder_and_the_end_of_a_path_must_exist_too(self) -> None:
+        there = {"core/src/base/units.cc": ""}
+        for name in ("core/src/text", "base/unit.cc", "units.h"):
+            assert run("check_docs.py", {"docs/a.md": f"`{name}`", **there}).returncode == 1, name
+        for name in ("core/src/base", "base/units.cc", "units.cc", "core/"):
+            assert run("check_docs.py", {"docs/a.md": f"`{name}`", **there}).returncode == 0, name
+
+    def test_links_to_missing_files_and_headings_are_refused(self) -> None:
+        there = {"docs/b.md": "# One thing, said\n"}
+        for link in ("c.md", "b.md#another-thing", "#here"):
+            assert run("check_docs.py", {"docs/a.md": f"[x]({link})", **there}).returncode == 1, (
+                link
+            )
+        for link in ("b.md", "b.md#one-thing-said", "https://example.org/c.md"):
+            assert run("check_docs.py", {"docs/a.md": f"[x]({link})", **there}).returncode == 0, (
+                link
+            )
+
+    def test_placeholders_and_files_of_users_are_no_names(self) -> None:
+        text = "`--gpu FILE.toml`, `train.py`, `.toml`, `build/demo.html`, `show --json`"
+        assert run("check_docs.py", {"docs/a.md": text}).returncode == 0
+
+
 if __name__ == "__main__":
     unittest.main()

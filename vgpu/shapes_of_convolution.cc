@@ -26,6 +26,7 @@ std::vector<std::int64_t> output_sizes(const Call& call, const Convolution& c) {
 }
 
 bool forward(const Call& call, ShapeBuilder& out) {
+  if (call.info.only_written != 0) return false;  // out=
   const auto c = convolution_of(call, kernel_switches());
   if (!c) return false;
   const at::Tensor& input = call.args[0].toTensor();
@@ -61,6 +62,10 @@ void add_convolution_rules(RuleSet& rules) {
   rules["aten::cudnn_convolution_transpose"] = &forward;
   rules["aten::_conv_depthwise2d"] = &forward;
   rules["aten::conv_depthwise3d"] = &forward;
+  rules["aten::_slow_conv2d_forward"] = &forward;
+  rules["aten::slow_conv_dilated2d"] = &forward;
+  rules["aten::slow_conv_dilated3d"] = &forward;
+  rules["aten::slow_conv_transpose3d"] = &forward;
   rules["aten::convolution_backward"] = &backward;
 }
 

@@ -1,16 +1,25 @@
 """peakline: exact memory tracking and estimation for PyTorch training."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from peakline import _torch_check as _torch_check
-from peakline._C import version as __version__
-from peakline.mem_tracker import MemTracker
-from peakline.memory_tracker import MemoryTracker
-from peakline.mod_tracker import ModTracker
-from peakline.run import Run, load
-from peakline.simulate import simulate
-from peakline.track import track
-from peakline.virtual_gpu import virtual_gpu
+
+def _is_the_program() -> bool:
+    """`python -m peakline` is about to become the C++ program, which needs no torch."""
+    # Python sets argv[0] to "-m" while it looks for the module that it was asked to run.
+    return sys.argv[:1] == ["-m"] and "peakline" in sys.orig_argv
+
+
+if TYPE_CHECKING or not _is_the_program():
+    from peakline import _torch_check as _torch_check
+    from peakline._C import version as __version__
+    from peakline.mem_tracker import MemTracker
+    from peakline.memory_tracker import MemoryTracker
+    from peakline.mod_tracker import ModTracker
+    from peakline.run import Run, load
+    from peakline.simulate import simulate
+    from peakline.track import track
+    from peakline.virtual_gpu import virtual_gpu
 
 if TYPE_CHECKING:
     from peakline.fsdp2_mem_tracker import FSDPMemTracker

@@ -56,16 +56,23 @@ def write_settings(session: _C.Session) -> None:
         return
     facts = _allocator_settings.facts(_allocator_settings.in_use())
     for device in range(torch.cuda.device_count()):
-        if torch.cuda.max_memory_allocated(device) == 0:
-            continue
-        free, total = torch.cuda.mem_get_info(device)
-        outside = max(0, total - free - torch.cuda.memory_reserved(device))
-        facts[f"outside_allocator.cuda:{device}"] = str(outside)
-        fraction = _cuda.get_per_process_memory_fraction(device)
-        if fraction < 1.0:
-            facts[f"allocator_limit.cuda:{device}"] = str(int(fraction * total))
+        if torch.cuda.max_memory_allocated(device) > 0:
+            facts |= _limits(device)
     for key, value in facts.items():
         session.info(key, value)
+
+
+def _limits(device: int) -> dict[str, str]:
+    try:
+        free, total = torch.cuda.mem_get_info(device)
+    except RuntimeError:  # a failed kernel leaves a device that answers nothing
+        return {}
+    outside = max(0, total - free - torch.cuda.memory_reserved(device))
+    found = {f"outside_allocator.cuda:{device}": str(outside)}
+    fraction = _cuda.get_per_process_memory_fraction(device)
+    if fraction < 1.0:
+        found[f"allocator_limit.cuda:{device}"] = str(int(fraction * total))
+    return found
 
 
 def when_started(session: _C.Session) -> None:

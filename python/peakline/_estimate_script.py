@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peakline import _script
+from peakline import _C, _script
 from peakline._estimate import all_ranks, arguments, job, needed
 from peakline._estimate.arguments import BAD_USAGE, complain
 
@@ -113,9 +113,11 @@ class _Estimate:
         """The script cannot be ended from inside: answers for what ran, and ends the process."""
         from peakline._estimate import outcome
 
-        status, found = self._conclude(outcome.ended(end))
-        if found is not None:
-            status = _tell(self._args, found, time.perf_counter() - self._began, status)
+        outcome.give_stdout_back()
+        with self._overlay.plainly():
+            status, found = self._conclude(outcome.ended(end))
+            if found is not None:
+                status = _tell(self._args, found, time.perf_counter() - self._began, status)
         sys.stdout.flush()
         sys.stderr.flush()
         _LEAVE(status)
@@ -160,8 +162,7 @@ def _say_what_is_needed(
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, status: int) -> int:
-    from peakline._estimate import outcome, rank_table, table
-    from peakline._estimate.course import count_of
+    from peakline._estimate import outcome
 
     found.pop("made", None)
     if args.json == "-":
@@ -170,11 +171,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
         Path(args.json).write_text(json.dumps(found) + "\n")
     if args.json != "-":
         what = args.script or f"-m {args.module}"
-        maker = f" of {found['steps_by']}" if found["steps_by"] else ""
-        count = count_of(found["steps_completed"]) + maker
-        title = f"{what}, torch {found['torch']}, {count} in {seconds:.2f} s"
-        print(table.render(found, title), end="")
-        print(rank_table.render(found), end="")
+        print(_C.estimate_text(json.dumps(found), what, seconds), end="")
     return status if found["fits"] else outcome.DOES_NOT_FIT
 
 

@@ -60,7 +60,7 @@ class Module:
         main = _new_main()
         code, spec = source
         main.__spec__, main.__loader__, main.__package__ = spec, spec.loader, spec.parent
-        main.__file__ = sys.argv[0] = spec.origin
+        main.__file__ = sys.argv[0] = str(spec.origin)
         _execute(code, str(spec.origin), main, between)
 
     def _source(self) -> tuple[str, ModuleSpec] | None:

@@ -1,32 +1,47 @@
-"""Loads torch; refuses, in one sentence, a torch that this build of peakline cannot work with."""
+"""Loads torch and the extension; refuses, in one sentence, what cannot work together."""
 
-import torch
+from peakline import _built_for
 
 _OLDEST = (2, 11)
 _NEWEST = (2, 15)
+_INSTALL = "install one, for example: pip install torch==2.13.0"
+_BUILD = (
+    "build it again beside this torch, in peakline's sources: "
+    "pip install --force-reinstall --no-deps ."
+)
 
 
 def _series(version: str) -> tuple[int, int]:
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+    try:
+        major, minor = version.split(".")[:2]
+        return int(major), int(minor)
+    except ValueError:
+        return 0, 0
 
 
-def check(found: str, built: str | None = None) -> None:
+def check(found: str, built: str) -> None:
     """Raises ImportError unless `found` is supported and is the torch peakline was built for."""
     if not _OLDEST <= _series(found) <= _NEWEST:
-        raise ImportError(
-            f"peakline supports torch 2.11 to 2.15, and found torch {found}; "
-            "install a supported one, for example: pip install torch==2.13.0"
-        )
-    if built is not None and found != built:
-        raise ImportError(
-            f"peakline was built for torch {built}, and found torch {found}; "
-            "build it again beside this torch: pip install --force-reinstall --no-deps peakline"
-        )
+        raise ImportError(f"peakline supports torch 2.11 to 2.15, found {found}: {_INSTALL}")
+    if found != built:
+        raise ImportError(f"peakline was built for torch {built}, found {found}: {_BUILD}")
 
 
-check(torch.__version__)
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # something that torch itself wants
+        raise
+    raise ImportError(
+        f"peakline needs torch 2.11 to 2.15, and this Python has none: {_INSTALL}"
+    ) from None
 
-from peakline import _C  # noqa: E402  (needs torch's libraries loaded, and a torch that fits)
+# Before the extension is loaded: beside another torch it may load, and then do anything.
+check(torch.__version__, _built_for.torch)
 
-check(torch.__version__, _C.torch_version)
+try:
+    from peakline import _C as _C
+except ImportError as error:
+    raise ImportError(
+        f"peakline's extension does not load beside torch {torch.__version__} ({error}): {_BUILD}"
+    ) from None

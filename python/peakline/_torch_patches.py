@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 )
 
 from peakline import _C
+from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps
 
 
@@ -37,6 +38,8 @@ class _WatchedEngine:
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         session = self._session
+        if not session.recording:  # somebody who patched over it keeps it beyond the end
+            return self._engine.run_backward(*args, **kwargs)
         if self._depth == 0:
             self._guess.backward_begins()
         session.phase(_C.PHASE_BACKWARD, True)
@@ -53,14 +56,10 @@ class _WatchedEngine:
 
 @contextlib.contextmanager
 def watched_backward(session: _C.Session, guess: GuessedSteps) -> Iterator[None]:
-    engine: Any = Variable._execution_engine
-    watched: Any = _WatchedEngine(engine, session, guess)
-    Variable._execution_engine = watched
-    try:
+    with Patches() as patches:
+        engine = _WatchedEngine(Variable._execution_engine, session, guess)
+        patches.set(Variable, "_execution_engine", engine)
         yield
-    finally:
-        if Variable._execution_engine is watched:
-            Variable._execution_engine = engine
 
 
 class OptimizerWatch:
@@ -148,16 +147,19 @@ def watched_optimizers(watch: OptimizerWatch) -> Iterator[None]:
 def watched_classes(session: _C.Session) -> Iterator[None]:
     """Module classes that are made while tracking are watched like those from before."""
 
+    own = vars(nn.Module).get("__init_subclass__")
+
     def init_subclass(cls: type[nn.Module], /, **kwargs: Any) -> None:
-        super(nn.Module, cls).__init_subclass__(**kwargs)
+        if own is None:
+            super(nn.Module, cls).__init_subclass__(**kwargs)
+        else:
+            own.__get__(None, cls)(**kwargs)
         if session.recording:
             session.watch_type(cls)
 
-    nn.Module.__init_subclass__ = classmethod(init_subclass)  # type: ignore[assignment]
-    try:
+    with Patches() as patches:
+        patches.set(nn.Module, "__init_subclass__", classmethod(init_subclass))
         yield
-    finally:
-        del nn.Module.__init_subclass__
 
 
 @contextlib.contextmanager
@@ -189,13 +191,10 @@ def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
             note(tensor)
         return tensor
 
-    FakeTensorMode.__torch_dispatch__ = noted_dispatch  # type: ignore[method-assign]
-    FakeTensorMode.from_tensor = noted_from_tensor  # type: ignore[method-assign]
-    try:
+    with Patches() as patches:
+        patches.set(FakeTensorMode, "__torch_dispatch__", noted_dispatch)
+        patches.set(FakeTensorMode, "from_tensor", noted_from_tensor)
         yield
-    finally:
-        FakeTensorMode.__torch_dispatch__ = dispatch  # type: ignore[method-assign]
-        FakeTensorMode.from_tensor = from_tensor  # type: ignore[method-assign]
 
 
 def _is_compiling() -> bool:

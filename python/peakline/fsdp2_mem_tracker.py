@@ -23,6 +23,7 @@ from peakline._dropin.fsdp_stats import (
     _SavedFSDPMethods,
 )
 from peakline._dropin.mem_stats import _TOTAL_KEY
+from peakline._patches import Patches
 from peakline.mem_tracker import MemTracker
 
 __all__ = ["FSDPMemTracker"]
@@ -67,6 +68,7 @@ class FSDPMemTracker(MemTracker):
         self._ref_class = _FSDPRefType
         self._mod_tracker._on_inactive = None  # frames end with what FSDP does, not before it
         self._undo = contextlib.ExitStack()
+        self._group_patches = Patches()
         self._forced = -1
 
     # What memory is, while FSDP works
@@ -276,12 +278,6 @@ class FSDPMemTracker(MemTracker):
 
         return resharding
 
-    def _put(self, group: Any, name: str, method: Callable[..., Any]) -> None:
-        """Over a method of the group's class, until the context is left."""
-        if name not in vars(group):
-            self._undo.callback(lambda: vars(group).pop(name, None))
-        setattr(group, name, method)
-
     def _instrument_fsdp_module(self) -> None:
         for module in self._root_mod.modules():
             if not isinstance(module, FSDPModule):
@@ -304,15 +300,15 @@ class FSDPMemTracker(MemTracker):
         if "unshard" not in vars(group):  # a group of several modules is met again
             self._instrument_fsdp_sharded_params_grads(group)
             gathering, gathered = self._unsharding(group)
-            self._put(group, "unshard", gathering)
-            self._put(group, "wait_for_unshard", gathered)
-            self._put(group, "reshard", self._resharding(group))
+            self._group_patches.set(group, "unshard", gathering)
+            self._group_patches.set(group, "wait_for_unshard", gathered)
+            self._group_patches.set(group, "reshard", self._resharding(group))
         saved = _SavedFSDPMethods(group.pre_backward, group.post_backward)
         self._fsdp_mod_to_saved_methods[module] = saved
         before = self._fsdp_param_group_pre_backward(module, saved.pre_backward)
         after = self._fsdp_param_group_post_backward(module, saved.post_backward)
-        self._put(group, "pre_backward", before)
-        self._put(group, "post_backward", after)
+        self._group_patches.set(group, "pre_backward", before)
+        self._group_patches.set(group, "post_backward", after)
 
     def _instrument_optimizer(self) -> None:
         if self._optm is None:
@@ -333,6 +329,7 @@ class FSDPMemTracker(MemTracker):
         )
 
     def _register_module_and_optimizer_hooks(self) -> None:
+        self._undo.enter_context(self._group_patches)
         self._instrument_fsdp_module()
         self._instrument_optimizer()
         if self._fake_mode_on_entry is not None:

@@ -43,6 +43,7 @@ from peakline._dropin.mem_stats import (
 )
 from peakline._dropin.subclasses import SubclassFacts
 from peakline._dropin.trees import tensors_in
+from peakline._patches import Patches
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
 
@@ -129,6 +130,7 @@ class MemTracker(TorchDispatchMode):
         self._mod_tracker._on_inactive = self._close_frame
         self._ac_mod: weakref.ref[nn.Module] | None = None
         self._orig_resize: Callable[..., Any] = torch.UntypedStorage.resize_
+        self._patches = Patches()
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         # Modules running now, by name: where to write their peak, and the engine's frame.
@@ -289,10 +291,10 @@ class MemTracker(TorchDispatchMode):
             engine.after_resize(st, before)
             return result
 
-        torch.UntypedStorage.resize_ = resize_  # type: ignore[method-assign,assignment]
+        self._patches.set(torch.UntypedStorage, "resize_", resize_)
 
     def _restore_resize(self) -> None:
-        torch.UntypedStorage.resize_ = self._orig_resize  # type: ignore[method-assign]
+        self._patches.restore()
 
     # Labels
 

@@ -12,7 +12,7 @@ import torch
 
 from peakline import _C
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+format_size = _C.format_size
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,11 @@ class TimelinePoint:
 class Run:
     """A recording and the answers over it. May be asked while the run still goes on."""
 
-    def __init__(self, spool: _C.Spool, sync: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self, spool: _C.Spool, sync: Callable[[], bool] | None = None, name: str = "this run"
+    ) -> None:
         self._spool = spool
+        self._name = name
         # Says whether there may be more than at the last question, and makes it readable.
         self._sync = sync
         self._summary: dict[str, Any] | None = None
@@ -82,7 +85,7 @@ class Run:
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
         if self._summary is None or self._sync is not None:
-            self._summary = _C.summarize(self._spool)
+            self._summary = _C.summarize(self._spool, self._name)
         if not grows:
             self._sync = None  # complete: this answer holds
         return self._summary
@@ -176,31 +179,16 @@ class Run:
         return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
-        answers = self._answers()
-        if not answers["devices"]:
-            return "peakline: nothing was allocated"
-        return "\n\n".join(_device_text(device) for device in answers["devices"])
+        """What `peakline show` prints."""
+        return str(self._answers()["text"]).rstrip("\n")
 
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Opens a recording (`.peak`)."""
-    run = Run(_C.Spool.open_existing(os.fspath(path)))
+    name = os.fspath(path)
+    run = Run(_C.Spool.open_existing(name), name=name)
     run._answers()
     return run
-
-
-def format_size(size: int) -> str:
-    """A size as people read it, in binary units with four digits."""
-    value = float(abs(size))
-    unit = 0
-    while value >= 1023.95 and unit + 1 < len(_UNITS):
-        value /= 1024
-        unit += 1
-    sign = "-" if size < 0 else ""
-    if unit == 0:
-        return f"{sign}{size if size >= 0 else -size} B"
-    decimals = 3 if value < 9.9995 else 2 if value < 99.995 else 1
-    return f"{sign}{value:.{decimals}f} {_UNITS[unit]}"
 
 
 def _device_name(device: str | torch.device | int) -> str:
@@ -208,22 +196,3 @@ def _device_name(device: str | torch.device | int) -> str:
     if asked.type == "cpu":
         return "cpu"
     return f"{asked.type}:{asked.index or 0}"
-
-
-def _device_text(device: dict[str, Any]) -> str:
-    where = [f"step {device['peak_step']}", device["peak_phase"]]
-    if device["peak_module"]:
-        where.append(device["peak_module"])
-    if device["peak_op"]:
-        where.append(device["peak_op"])
-    lines = [f"{device['name']}: peak {format_size(device['peak_allocated'])} ({', '.join(where)})"]
-    if device["peak_reserved"] is not None:
-        lines.append(f"  reserved {format_size(device['peak_reserved'])}")
-    for name, size in device["by_category"].items():
-        share = size / max(1, device["peak_allocated"])
-        lines.append(f"  {name:<12}{format_size(size):>12}  {share:6.1%}")
-    for row in device["modules"]:
-        if row["depth"] <= 1 and row["peak"] > 0:
-            indent = "  " * (row["depth"] + 1)
-            lines.append(f"{indent}{row['path']}: {format_size(row['peak'])}")
-    return "\n".join(lines)

@@ -139,6 +139,12 @@ class Tracker:
         if self._session is not None:
             self._session.label_alive()
 
+    def label_comm(self, tensor: torch.Tensor) -> None:
+        """This is memory that ranks exchange, and stays so while it lives."""
+        if self._session is not None and not self._session.knows_tensor(tensor):
+            self._session.add_tensor(tensor, _C.CATEGORY_COMM, 0, "")
+            self._session.label_added()
+
     @property
     def repeating(self) -> bool:
         """Whether steps repeat at present, so that their ops need not be watched."""

@@ -14,6 +14,7 @@ import torch
 from torch.autograd.variable import Variable
 
 from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
+from peakline._patches import Patches
 from peakline._steps import Steps
 from peakline.run import Run
 from peakline.track import Tracker
@@ -82,6 +83,7 @@ class virtual_gpu:
             stack.callback(_note_facts, tracker)
             self._tracker = tracker
             self._run = run
+            self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job)
@@ -201,11 +203,6 @@ class _CallersEngine:
 
 @contextlib.contextmanager
 def _backward_on_the_calling_thread() -> Iterator[None]:
-    engine: Any = Variable._execution_engine
-    callers: Any = _CallersEngine(engine)
-    Variable._execution_engine = callers
-    try:
+    with Patches() as patches:
+        patches.set(Variable, "_execution_engine", _CallersEngine(Variable._execution_engine))
         yield
-    finally:
-        if Variable._execution_engine is callers:
-            Variable._execution_engine = engine

@@ -12,7 +12,6 @@ A package of its own: pytest imports plugins at every start, and `import peaklin
 from __future__ import annotations
 
 import contextlib
-import json
 import traceback
 from collections.abc import Generator
 from pathlib import Path
@@ -22,7 +21,6 @@ import pytest
 
 MARK = "limit_gpu_memory"
 _USAGE = f'write @pytest.mark.{MARK}("24 GiB", gpu="h100")'
-_ROWS = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +40,7 @@ class _Estimate:
         self.limit = limit
         self.gpu = gpu
         self._stack = contextlib.ExitStack()
-        self._run = self._stack.enter_context(peakline.virtual_gpu(gpu, memory=limit))
+        self.run = self._stack.enter_context(peakline.virtual_gpu(gpu, memory=limit))
 
     def close(self) -> None:
         self._stack.close()
@@ -53,11 +51,6 @@ class _Estimate:
 
         devices = range(torch.cuda.device_count())
         return any(torch.cuda.memory_stats(i).get("num_ooms", 0) > 0 for i in devices)
-
-    def answers(self) -> dict[str, Any]:
-        """What `peakline show --json` would say so far."""
-        answers: dict[str, Any] = json.loads(self._run.to_json())
-        return answers
 
 
 _ESTIMATE = pytest.StashKey[_Estimate]()
@@ -129,40 +122,12 @@ def _place(error: BaseException, test_file: Path) -> str:
 
 
 def _failure(estimate: _Estimate, where: str) -> str:
-    answers = estimate.answers()
-    peak = answers["peak"]
-    place = [f"step {peak['step']}", peak["phase"], peak["module"], peak["op"]]
-    limit = estimate.limit if isinstance(estimate.limit, str) else _size(estimate.limit)
-    lines = [
-        f"does not fit in {limit} of a virtual {estimate.gpu}: out of memory"
-        + (f" at {where}" if where else ""),
-        f"  peak allocated {_size(answers['peak_allocated'])}, "
-        f"reserved {_size(answers['peak_reserved'] or 0)}, in " + ", ".join(filter(None, place)),
-        "",
-        "alive at the peak, by category",
-        *_rows(answers["by_subcategory"], answers["peak_allocated"]),
-    ]
-    modules = {row["path"]: row["own"] for row in answers["modules"] if row["own"] > 0}
-    ops = {row["name"]: row["at_peak"] for row in answers["ops"] if row["at_peak"] > 0}
-    for title, held in (("by module", modules), ("by op", ops)):
-        if held:
-            lines += ["", title, *_rows(held, answers["peak_allocated"])]
-    return "\n".join(lines)
+    from peakline import _C
 
-
-def _rows(held: dict[str, int], total: int) -> list[str]:
-    largest = sorted(held.items(), key=lambda row: -row[1])
-    lines = [
-        f"  {name:<36} {_size(size):>10}  {size / max(1, total):6.1%}"
-        for name, size in largest[:_ROWS]
-    ]
-    rest = sum(size for _, size in largest[_ROWS:])
-    if rest:
-        lines.append(f"  {f'{len(largest) - _ROWS} more':<36} {_size(rest):>10}")
-    return lines
-
-
-def _size(size: int) -> str:
-    from peakline.run import format_size
-
-    return format_size(size)
+    limit = estimate.limit
+    size = limit if isinstance(limit, str) else _C.format_size(limit)
+    place = f" at {where}" if where else ""
+    return (
+        f"does not fit in {size} of a virtual {estimate.gpu}: out of memory{place}\n\n"
+        f"{estimate.run}"
+    )

@@ -117,7 +117,7 @@ def test_nothing_allocated_is_an_answer_and_not_an_error() -> None:
         pass
     assert run.devices == []
     assert run.steps == []
-    assert "nothing" in str(run)
+    assert "Nothing was allocated" in str(run)
     with pytest.raises(ValueError, match="nothing was allocated"):
         run.peak()
 

@@ -10,7 +10,7 @@
 
 namespace peakline {
 
-// Every kind of loss, from diag/counters.def.
+// Every kind of loss, from counters.def.
 enum class Loss : std::uint8_t {
 #define PEAKLINE_LOSS(id, name, sentence) id,
 #include <peakline/counters.def>

@@ -16,20 +16,24 @@ struct Unit {
   double bytes;
 };
 
-constexpr std::array<Unit, 13> kUnits{{
+constexpr std::array<Unit, 17> kUnits{{
     {"", 1},
     {"b", 1},
     {"kb", 1e3},
     {"mb", 1e6},
     {"gb", 1e9},
     {"tb", 1e12},
+    {"pb", 1e15},
     {"kib", 0x1p10},
     {"mib", 0x1p20},
     {"gib", 0x1p30},
     {"tib", 0x1p40},
+    {"pib", 0x1p50},
     {"k", 0x1p10},
     {"m", 0x1p20},
     {"g", 0x1p30},
+    {"t", 0x1p40},
+    {"p", 0x1p50},
 }};
 
 std::string_view trim(std::string_view text) {

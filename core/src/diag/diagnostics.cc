@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include <peakline/counts.h>
 #include <peakline/diagnostics.h>
 
 namespace peakline {
@@ -17,6 +18,20 @@ constexpr Entry kEntries[] = {
 };
 
 constexpr std::size_t index(Loss loss) { return static_cast<std::size_t>(loss); }
+
+// The sentence with the words for `count` out of each "[one|many]".
+std::string sentence_for(std::uint64_t count, std::string_view sentence) {
+  std::string out = grouped(count) + " ";
+  for (std::size_t open = 0; (open = sentence.find('[')) != std::string_view::npos;) {
+    const std::size_t bar = sentence.find('|', open);
+    const std::size_t close = sentence.find(']', bar);
+    const std::size_t first = count == 1 ? open : bar;
+    out += sentence.substr(0, open);
+    out += sentence.substr(first + 1, (count == 1 ? bar : close) - first - 1);
+    sentence.remove_prefix(close + 1);
+  }
+  return out.append(sentence);
+}
 
 }  // namespace
 
@@ -36,7 +51,7 @@ std::vector<std::string> Diagnostics::sentences() const {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < counts_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    out.push_back(std::to_string(counts_[i]) + " " + std::string(kEntries[i].sentence));
+    out.push_back(sentence_for(counts_[i], kEntries[i].sentence));
   }
   return out;
 }

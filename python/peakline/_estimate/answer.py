@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from peakline import _C
 from peakline._estimate.outcome import Outcome
 from peakline._steps import Steps
 from peakline.run import Run, format_size
 from peakline.simulate import simulate
 
 _MADE_UP = (
-    "{count:,} values of GPU tensors were asked for and made up, so what depends on them may differ"
+    "{values} of GPU tensors {were} asked for and made up, so what depends on {them} may differ"
 )
 _NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
 _GUESSED = (
@@ -29,23 +30,29 @@ def build(
     answer["partial"] = bool(outcome.partial)
     answer["steps_by"] = steps.maker
     answer["needed_reserved"] = None
+    answer["peak_reserved"] = answer["peak_reserved"] or 0  # the first allocation failed
     if answer["fits"] is not None:
         answer["fits"] = outcome.fits(answer["ooms"], allocated_since)
     warnings = [*answer["warnings"], *notes]
     if answer["unknown_values"]:
-        warnings.append(_MADE_UP.format(count=answer["unknown_values"]))
+        warnings.append(_made_up(answer["unknown_values"]))
     if steps.done == 0 and not answer["ooms"]:
         warnings.append(_NO_STEPS)
     if steps.guessed:
         warnings.append(_GUESSED.format(maker=steps.maker))
     if answer["ooms"] and answer["fits"]:
-        times = "once" if answer["ooms"] == 1 else f"{answer['ooms']:,} times"
+        times = "once" if answer["ooms"] == 1 else _C.counted(answer["ooms"], "time")
         warnings.append(_SURVIVED.format(times=times))
     if outcome.partial:
         warnings.insert(0, outcome.partial)
     answer["warnings"] = list(dict.fromkeys(warnings))
     answer["oom"] = _oom(run, answer, outcome)
     return answer
+
+
+def _made_up(count: int) -> str:
+    were, them = ("was", "it") if count == 1 else ("were", "them")
+    return _MADE_UP.format(values=_C.counted(count, "value"), were=were, them=them)
 
 
 def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] | None:

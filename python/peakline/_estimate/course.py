@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peakline import _C
 from peakline._ending import EnoughSteps
 from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
@@ -63,8 +64,8 @@ class Course:
             self._not_seen = _NOT_SEEN
         elif self._ended_early and not self.epochs.evaluations():
             self._not_seen = _NO_EVALUATION
-        return [self._not_seen.format(steps=count_of(self._steps.done))] if self._not_seen else []
-
-
-def count_of(steps: int) -> str:
-    return f"{steps:,} step{'' if steps == 1 else 's'}"
+        return (
+            [self._not_seen.format(steps=_C.counted(self._steps.done, "step"))]
+            if self._not_seen
+            else []
+        )

@@ -53,7 +53,7 @@ def caught_os_exit(give_up: GiveUp) -> Iterator[None]:
             raise ScriptExited(status)
         give_up(ScriptExited(status))
 
-    os._exit = leave_script  # type: ignore[assignment]
+    os._exit = leave_script
     try:
         yield
     finally:

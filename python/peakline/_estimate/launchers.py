@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 _MODULES = {
     "torch.distributed.run",

@@ -92,12 +92,28 @@ def _failed(status: int, error: BaseException) -> Outcome:
 def _stdout_to_stderr() -> Iterator[None]:
     """What the script prints is progress; stdout is for the answer."""
     sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
+    kept, stdout = os.dup(1), sys.stdout
+
+    def back() -> None:
         sys.stdout.flush()
+        sys.stdout = stdout
         os.dup2(kept, 1)
+
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    _give_back.append(back)
+    try:
+        yield
+    finally:
+        _give_back.remove(back)
+        back()
         os.close(kept)
+
+
+_give_back: list[Callable[[], None]] = []
+
+
+def give_stdout_back() -> None:
+    """For an answer while the script still runs."""
+    for back in _give_back:
+        back()

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from peakline._estimate.imports import acting_on
+from peakline._patches import Patches
 from peakline._steps import Steps
-from peakline._virtual_cuda._patches import Patches
 
 FORWARD = "forward"  # of the outermost module
 _MAIN = "__main__"

@@ -6,6 +6,7 @@ torch's own Python does the rest. Nothing here touches the real driver, also in 
 
 from __future__ import annotations
 
+from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
     _compile,
@@ -26,7 +27,6 @@ from peakline._virtual_cuda import (
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 __all__ = ["Engine", "Installed", "Job", "install"]
 
@@ -68,7 +68,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _compile.install(patches, notes, engine)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
-        _replicated.install(patches, notes)
+        _replicated.install(patches, notes, job)
     except BaseException:
         patches.restore()
         raise

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._memory import nested
-from peakline._virtual_cuda._patches import Patches
 
 
 def install(patches: Patches, engine: Engine) -> None:

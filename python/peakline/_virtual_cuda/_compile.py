@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _NOTE = (
     "torch.compile was left out: what {names} would allocate when compiled is estimated as "
@@ -64,7 +64,7 @@ class _Regions:
         return module
 
     def mark(self, function: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
-        self._note(name or getattr(function, "__qualname__", repr(function)))
+        self._note(name or str(getattr(function, "__qualname__", function)))
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:

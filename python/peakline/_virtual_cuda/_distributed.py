@@ -9,10 +9,10 @@ from typing import Any
 
 import torch.distributed as dist
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _NOTE = "process groups are fake: this is rank {rank} of {world}, and collectives move nothing"
 

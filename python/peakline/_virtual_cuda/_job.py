@@ -6,14 +6,16 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
+from peakline import _C
 from peakline._virtual_cuda._nccl import guessed_bytes
 from peakline._virtual_cuda._rank_kinds import RankKinds
 
 _NCCL = (
-    "{count} NCCL communicators (of {sizes} ranks) are counted with {each} each{guessed}, outside "
-    "of torch's allocator: {total} in all; --nccl-memory changes it"
+    "{communicators} (of {sizes} ranks) {are} counted with {each} each{guessed}, outside of "
+    "torch's allocator: {total} in all; --nccl-memory changes it"
 )
 _IMBALANCE = (
     "tokens are dealt to experts evenly, and {factor:g} times the average to those of this rank; "
@@ -29,6 +31,7 @@ class Job:
 
     def __init__(self) -> None:
         self.tell_ranks: Callable[[str, list[int]], None] | None = None
+        self.label_comm: Callable[[torch.Tensor], None] = lambda tensor: None
         self.routing_imbalance = 1.0
         self.routed = False  # a program asked how many tokens each expert gets
         self.kinds = RankKinds()
@@ -78,14 +81,15 @@ class Job:
         return answer
 
     def _sentences(self, each: int, total: int, guessed: bool) -> list[str]:
-        from peakline.run import format_size
-
         found = []
         if self.communicators and self.world_size > 1:
             sizes = ", ".join(map(str, dict.fromkeys(self.communicators)))
-            texts = {"each": format_size(each), "total": format_size(total)}
+            texts = {"each": _C.format_size(each), "total": _C.format_size(total)}
             texts["guessed"] = " (guessed: a ring's buffers)" if guessed else ""
-            found.append(_NCCL.format(count=len(self.communicators), sizes=sizes, **texts))
+            count = len(self.communicators)
+            texts["communicators"] = _C.counted(count, "NCCL communicator")
+            texts["are"] = "is" if count == 1 else "are"
+            found.append(_NCCL.format(sizes=sizes, **texts))
         if self.routed:
             found.append(_IMBALANCE.format(factor=self.routing_imbalance))
         return found

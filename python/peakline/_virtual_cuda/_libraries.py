@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.backends.cudnn.rnn
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
-from peakline._virtual_cuda._patches import Patches
 
 # What a CPU-only build answers in place of the versions it does not have. Programs ask to choose
 # features by; no memory depends on them.

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _METRICS = ("current", "peak", "allocated", "freed")
 _HOST_STATS = ("allocations", "allocated_bytes", "active_requests", "active_bytes")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 
 class RankList(tuple[int, ...]):

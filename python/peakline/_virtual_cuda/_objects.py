@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 _RECEIVE = (
     "this rank waits for a Python object from another one, and a virtual run has no other; where a "

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 
 def install(patches: Patches) -> None:

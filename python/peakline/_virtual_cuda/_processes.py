@@ -8,8 +8,8 @@ from typing import Any
 
 import torch.multiprocessing
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _NOTE = "of the {count} processes that the program starts, only one was run, in this one"
 

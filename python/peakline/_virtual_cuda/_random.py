@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
-from peakline._virtual_cuda._patches import Patches
 
 
 def install(patches: Patches, engine: Engine) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 _GRAPHS = "CUDA graphs cannot be captured on a virtual GPU; run the step without them"
 _POOLS = "private memory pools are not modelled on a virtual GPU; leave out torch.cuda.MemPool"

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from peakline._patches import Patches
+from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
-from peakline._virtual_cuda._patches import Patches
 
 _CUDA_BUILD = torch.version.cuda is not None  # asked before anything is patched
 _REFUSAL = (
@@ -18,7 +19,7 @@ _REFUSAL = (
 _NOTE = "a communication hook of DistributedDataParallel was left out"
 
 
-def install(patches: Patches, notes: Notes) -> None:
+def install(patches: Patches, notes: Notes, job: Job) -> None:
     model: Any = DistributedDataParallel
     init, register = model.__init__, model.register_comm_hook
 
@@ -28,7 +29,7 @@ def install(patches: Patches, notes: Notes) -> None:
         init(self, *args, **kwargs)
         self.logger = _Logger(self.logger)
         # torch's fake group gives a future without the tensors that the reducer wants.
-        register(self, None, _in_place)
+        register(self, None if self.gradient_as_bucket_view else job.label_comm, _in_place)
 
     def refuse_hook(self: Any, state: object, hook: Any) -> None:
         notes.add(_NOTE)
@@ -51,7 +52,9 @@ class _Logger:
 
 
 # No annotations: DistributedDataParallel compares them, and these would be text.
-def _in_place(state, bucket):  # type: ignore[no-untyped-def]
+def _in_place(label_comm, bucket):  # type: ignore[no-untyped-def]
+    if label_comm is not None:  # else gradients live in the bucket, and say so themselves
+        label_comm(bucket.buffer())
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done

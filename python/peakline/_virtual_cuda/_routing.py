@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
-from peakline._virtual_cuda._patches import Patches
 
 
 def shares(tokens: int, experts: int, mine: range, imbalance: float) -> list[int]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
-from peakline._virtual_cuda._patches import Patches
 
 
 class CudaError(enum.IntEnum):

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._job import Job
-from peakline._virtual_cuda._patches import Patches
 
 
 def install(patches: Patches, job: Job) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
-from peakline._virtual_cuda._patches import Patches
 from peakline._virtual_cuda._refused import refusal
 
 _IPC = "memory of a virtual GPU cannot be shared with other processes"

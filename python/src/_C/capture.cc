@@ -107,6 +107,7 @@ void bind_capture(py::module_& m) {
   bind_labels(session);
 
   m.attr("CATEGORY_PARAMETER") = category::kParameter.raw();
+  m.attr("CATEGORY_COMM") = category::kComm.raw();
   m.attr("CATEGORY_BUFFER") = category::kBuffer.raw();
   m.attr("PHASE_FORWARD") = static_cast<int>(Phase::kForward);
   m.attr("PHASE_BACKWARD") = static_cast<int>(Phase::kBackward);

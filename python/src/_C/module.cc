@@ -9,10 +9,10 @@ namespace py = pybind11;
 
 PYBIND11_MODULE(_C, m) {
   m.attr("version") = PEAKLINE_VERSION;
-  m.attr("torch_version") = PEAKLINE_TORCH_VERSION;
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_simulate(m);
   peakline::bindings::bind_summary(m);
+  peakline::bindings::bind_text(m);
   peakline::bindings::bind_vgpu(m);
   peakline::python::bind_dropin(m);
   peakline::python::bind_grad_hooks(m);

@@ -4,7 +4,6 @@
 
 #include <peakline/device_profile.h>
 #include <peakline/simulate.h>
-#include <peakline/units.h>
 
 #include "bindings.h"
 #include "capture/spool.h"
@@ -44,8 +43,6 @@ void bind_simulate(py::module_& m) {
     for (const DeviceProfile& profile : known_profiles()) ids.push_back(profile.id);
     return ids;
   });
-  m.def("parse_size",
-        [](const std::string& text) { return value_or_throw(parse_size(text)).raw(); });
 }
 
 }  // namespace peakline::bindings

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <peakline/show_text.h>
 #include <peakline/summary.h>
 
 #include "bindings.h"
@@ -96,7 +97,8 @@ Result<Summary> summarize_spool(const capture::Spool& spool, std::size_t timelin
   return summarize(*reader, {timeline_points});
 }
 
-py::dict summary_of(const capture::Spool& spool, std::size_t timeline_points) {
+py::dict summary_of(const capture::Spool& spool, const std::string& name,
+                    std::size_t timeline_points) {
   const Summary summary = value_or_throw(summarize_spool(spool, timeline_points));
   py::list devices;
   for (const DeviceSummary& device : summary.devices) devices.append(to_dict(device));
@@ -104,13 +106,15 @@ py::dict summary_of(const capture::Spool& spool, std::size_t timeline_points) {
       py::arg("devices") = devices, py::arg("info") = summary.info,
       py::arg("events") = summary.events, py::arg("steps_completed") = summary.steps_completed,
       py::arg("duration_ns") = summary.duration.raw(), py::arg("warnings") = summary.warnings,
-      py::arg("json") = summary_to_json(summary));
+      py::arg("json") = summary_to_json(summary),
+      py::arg("text") = show_text(name, summary, {}, Paint(false)));
 }
 
 }  // namespace
 
 void bind_summary(py::module_& m) {
-  m.def("summarize", &summary_of, py::arg("spool"), py::arg("timeline_points") = 512);
+  m.def("summarize", &summary_of, py::arg("spool"), py::arg("name"),
+        py::arg("timeline_points") = 512);
 }
 
 }  // namespace peakline::bindings

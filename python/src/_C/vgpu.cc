@@ -58,8 +58,7 @@ void enter(const py::dict& options) {
   const TorchVersion torch =
       value_or_throw(parse_torch_version(option<std::string>(options, "torch", "2.13")));
   engine.memory.settings = option<std::string>(options, "conf", "");
-  engine.memory.config =
-      value_or_throw(AllocatorConfig::parse(engine.memory.settings, torch));
+  engine.memory.config = value_or_throw(AllocatorConfig::parse(engine.memory.settings, torch));
   const auto limit = option<std::int64_t>(options, "memory", 0);
   if (limit > 0) engine.memory.limit = Bytes(limit);
   engine.value_bytes = option(options, "value_bytes", engine.value_bytes);

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 import peakline
-from peakline._estimate import table
+from peakline import _C
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._nccl import guessed_bytes
 
 MIB = 1 << 20
+
+
+def text(found: dict[str, Any]) -> str:
+    return _C.estimate_text(json.dumps({"device": "cuda:0", **found}), "train.py", 1.0)
 
 
 def job() -> Job:
@@ -41,8 +46,8 @@ def test_it_counts_against_the_gpu_but_not_against_a_limit() -> None:
 
 def test_what_fits_by_itself_and_not_with_nccl_is_said_not_to_fit() -> None:
     found = job().complete(answer(ooms=0), 0, 6, None)
-    assert table._verdict(found) == "does not fit"
-    assert table._verdict(job().complete(answer(ooms=0), 0, 4, None)) == "fits, 2 B to spare"
+    assert "does not fit: 2 B too little" in text(found)
+    assert "fits, 2 B to spare" in text(job().complete(answer(ooms=0), 0, 4, None))
 
 
 def test_without_a_size_it_is_guessed_and_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,7 @@ def test_every_gpu_is_planned_for(gpu: str, monkeypatch: pytest.MonkeyPatch) -> 
     planned = parts()
     assert planned["guessed"] == 0  # and no more than modelled: none of these was measured
     monkeypatch.setenv("PEAKLINE_CUDNN", "off")
-    assert parts() != planned
+    assert parts()["modelled"] > 0
 
 
 @needs_cudnn

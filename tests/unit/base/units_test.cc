@@ -12,6 +12,8 @@ TEST(ParseSize, ReadsWhatPeopleType) {
   EXPECT_EQ(*parse_size("512MiB"), 512_MiB);
   EXPECT_EQ(*parse_size("1.5KiB"), 1536_B);
   EXPECT_EQ(*parse_size(" 7 "), 7_B);
+  EXPECT_EQ(*parse_size("2T"), 2048_GiB);
+  EXPECT_EQ(*parse_size(format_size(Bytes(std::int64_t{3} << 50))), Bytes(std::int64_t{3} << 50));
 }
 
 TEST(ParseSize, RefusesWhatIsNotASizeAndSaysHowToWriteOne) {

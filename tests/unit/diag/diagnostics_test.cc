@@ -46,6 +46,28 @@ TEST(Diagnostics, SaysEachKindInOneSentenceWithItsCount) {
   EXPECT_EQ(sentences[1], "7 events name a block that is not alive");
 }
 
+TEST(Diagnostics, OneOfAKindIsSaidInTheSingular) {
+  Diagnostics diagnostics;
+  diagnostics.count(Loss::kUnknownRecord, 1);
+  diagnostics.count(Loss::kUnknownBlock, 1);
+  const std::vector<std::string> sentences = diagnostics.sentences();
+  ASSERT_EQ(sentences.size(), 2u);
+  EXPECT_EQ(sentences[0], "1 record of a newer peakline was skipped: update peakline to see it");
+  EXPECT_EQ(sentences[1], "1 event names a block that is not alive");
+}
+
+TEST(Diagnostics, NoSentenceShowsItsBrackets) {
+  for (const std::uint64_t count : {1, 2}) {
+    Diagnostics diagnostics;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Loss::kCount_); ++i) {
+      diagnostics.count(static_cast<Loss>(i), count);
+    }
+    for (const std::string& sentence : diagnostics.sentences()) {
+      EXPECT_EQ(sentence.find_first_of("[|]"), std::string::npos) << sentence;
+    }
+  }
+}
+
 TEST(Diagnostics, EveryKindIsFoundByItsNameAndNamesAreUnique) {
   std::set<std::string_view> names;
   for (std::size_t i = 0; i < static_cast<std::size_t>(Loss::kCount_); ++i) {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from peakline._estimate.imports import acting_on
 from peakline._estimate.writes import files, libraries
 from peakline._estimate.writes.overlay import Overlay
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 __all__ = ["Overlay", "kept_apart"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from peakline._estimate.writes.overlay import Overlay
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Functions of os that only look at a path.

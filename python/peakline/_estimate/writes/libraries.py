@@ -12,7 +12,7 @@ import torch
 
 from peakline._estimate.imports import Action
 from peakline._estimate.writes.overlay import Overlay
-from peakline._virtual_cuda._patches import Patches
+from peakline._patches import Patches
 
 # Loggers that can be told to stay at home.
 _ENVIRONMENT = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "COMET_OFFLINE": "1"}
@@ -125,7 +125,7 @@ def _safetensors(patches: Patches, overlay: Overlay, module: Any) -> None:
 
 
 def _h5py(patches: Patches, overlay: Overlay, module: Any) -> None:
-    kind = module.File
+    kind: Any = module.File
 
     class File(kind):  # type: ignore[misc]
         def __init__(self, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
@@ -188,6 +188,5 @@ class _Repository(str):
     def __new__(cls, address: str, **facts: Any) -> _Repository:
         made = super().__new__(cls, address)
         made.__dict__.update(facts, url=address, commit_url=address, repo_url=address, oid="")
-        made.pr_url = None
-        made.commit = SimpleNamespace(oid="", url=address)
+        made.__dict__.update(pr_url=None, commit=SimpleNamespace(oid="", url=address))
         return made

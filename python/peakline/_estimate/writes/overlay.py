@@ -288,8 +288,8 @@ class Overlay:
                 "that nothing was overwritten; --allow-writes lets it write"
             )
         if self.uploads:
-            names = ", ".join(dict.fromkeys(self.uploads))
-            found.append(f"nothing was sent to {names}; --allow-writes lets the script do so")
+            places = ", ".join(dict.fromkeys(self.uploads))
+            found.append(f"nothing was sent to {places}; --allow-writes lets the script do so")
         return found
 
     @_plainly

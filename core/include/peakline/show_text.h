@@ -4,10 +4,9 @@
 #include <string>
 
 #include <peakline/summary.h>
+#include <peakline/text.h>
 
-#include "text.h"
-
-namespace peakline::cli {
+namespace peakline {
 
 struct ShowOptions {
   std::size_t depth = 2;  // of the module tree; 0 shows the roots alone
@@ -18,4 +17,4 @@ struct ShowOptions {
 std::string show_text(const std::string& name, const Summary& summary, const ShowOptions& options,
                       const Paint& paint);
 
-}  // namespace peakline::cli
+}  // namespace peakline

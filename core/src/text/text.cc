@@ -1,12 +1,12 @@
-#include "text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-namespace peakline::cli {
+#include <peakline/text.h>
+
+namespace peakline {
 namespace {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -27,6 +27,16 @@ std::size_t offset_of(std::string_view text, std::size_t columns) {
     if (seen > columns) return i;
   }
   return text.size();
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
 }
 
 }  // namespace
@@ -57,13 +67,38 @@ std::string shorten(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, offset_of(text, head))) + "…" + std::string(end);
 }
 
-std::string grouped(std::uint64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t at = digits.size(); at > 3;) {
-    at -= 3;
-    digits.insert(at, ",");
+std::vector<std::string> wrapped(std::string_view text, std::string_view indent) {
+  const std::size_t room = kColumns - width(indent);
+  std::vector<std::string> lines;
+  std::string line;
+  const auto end_line = [&] {
+    lines.push_back((lines.empty() ? std::string(indent) : std::string(width(indent), ' ')) + line);
+    line.clear();
+  };
+  for (std::string_view word : words_of(text)) {
+    if (!line.empty() && width(line) + 1 + width(word) > room) end_line();
+    for (; width(word) > room; end_line()) {
+      const std::size_t fits = offset_of(word, room);
+      line = word.substr(0, fits);
+      word.remove_prefix(fits);
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
   }
-  return digits;
+  if (!line.empty()) end_line();
+  return lines;
+}
+
+double share_of(Bytes part, Bytes whole) {
+  return whole > Bytes{} ? static_cast<double>(part.raw()) / static_cast<double>(whole.raw()) : 0;
+}
+
+std::string dash_or_size(std::optional<Bytes> bytes) {
+  return bytes.value_or(Bytes{}) == Bytes{} ? "-" : format_size(*bytes);
+}
+
+std::string signed_size(Bytes bytes) {
+  return bytes > Bytes{} ? "+" + format_size(bytes) : format_size(bytes);
 }
 
 std::string format_time(TimeNs time) {
@@ -122,4 +157,4 @@ std::string Table::render(const Paint& paint) const {
   return out;
 }
 
-}  // namespace peakline::cli
+}  // namespace peakline

@@ -4,12 +4,11 @@
 #include <string>
 
 #include <peakline/simulate.h>
+#include <peakline/text.h>
 
-#include "text.h"
-
-namespace peakline::cli {
+namespace peakline {
 
 std::string simulation_text(const std::string& file, const SimulationResult& result,
                             const Paint& paint);
 
-}  // namespace peakline::cli
+}  // namespace peakline

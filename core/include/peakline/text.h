@@ -1,13 +1,15 @@
 // Text that fits a terminal: 80 columns, whatever the names in a recording are.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <peakline/counts.h>
 #include <peakline/units.h>
 
-namespace peakline::cli {
+namespace peakline {
 
 inline constexpr std::size_t kColumns = 80;
 
@@ -20,14 +22,24 @@ std::size_t width(std::string_view text);
 // At most `columns` wide: the middle gives way to "…", since both ends of a module path matter.
 std::string shorten(std::string_view text, std::size_t columns);
 
-// "1,234,567"
-std::string grouped(std::uint64_t number);
+// Lines of at most kColumns, the first behind `indent` and the others as far in. Breaks between
+// words, and inside those that are longer than a line.
+std::vector<std::string> wrapped(std::string_view text, std::string_view indent);
+
+// How much of `whole` it is: 0 to 1, and 0 of nothing.
+double share_of(Bytes part, Bytes whole);
 
 // "1.92 s", "35 ms"
 std::string format_time(TimeNs time);
 
 // A bar of `columns` cells, filled for `share` of them (0 to 1), in eighths of a cell.
 std::string bar(double share, std::size_t columns);
+
+// "-" for what is nothing or not known.
+std::string dash_or_size(std::optional<Bytes> bytes);
+
+// "+1.000 GiB", "-3.000 MiB", "0 B"
+std::string signed_size(Bytes bytes);
 
 // Marks text for a terminal that shows colour; plain text elsewhere.
 class Paint {
@@ -60,4 +72,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace peakline::cli
+}  // namespace peakline

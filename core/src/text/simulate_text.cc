@@ -1,20 +1,18 @@
-#include "simulate_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
-namespace peakline::cli {
+#include <peakline/simulate_text.h>
+
+namespace peakline {
 namespace {
 
 constexpr std::size_t kRows = 8;
 
 std::string setting_name(const std::string& conf) { return conf.empty() ? "(default)" : conf; }
 
-double percent(Bytes part, Bytes whole) {
-  if (whole <= Bytes{}) return 0.0;
-  return 100.0 * static_cast<double>(part.raw()) / static_cast<double>(whole.raw());
-}
+double percent(Bytes part, Bytes whole) { return 100 * share_of(part, whole); }
 
 std::string use_text(const MemoryUse& use) {
   std::string text = fmt::format("  {:<22}{:>12}\n", "asked for", format_size(use.requested));
@@ -61,8 +59,9 @@ std::string help_text(const SimulationResult& result) {
   for (const SettingOutcome& other : result.others) {
     if (!other.fits) continue;
     if (text.empty()) text = "\nsettings that would have let it pass\n";
-    text += fmt::format("  {:<50}{:>12} reserved, {} retries\n", setting_name(other.conf),
-                        format_size(other.peak_reserved), other.retries);
+    text +=
+        fmt::format("  {:<50}{:>12} reserved, {}\n", setting_name(other.conf),
+                    format_size(other.peak_reserved), counted(other.retries, "retry", "retries"));
   }
   if (!text.empty()) return text;
   return "\nNone of the settings that were tried lets it pass: it needs less memory or a larger "
@@ -106,8 +105,8 @@ std::string simulation_text(const std::string& file, const SimulationResult& res
     const RecordedSegments& recorded = *result.recorded;
     text +=
         recorded.equal
-            ? fmt::format("as recorded: all {} changes of segments, peak {}\n",
-                          grouped(recorded.changes), format_size(recorded.peak_reserved))
+            ? fmt::format("as recorded: {} of segments, peak {}\n",
+                          counted(recorded.changes, "change"), format_size(recorded.peak_reserved))
             : fmt::format("recorded peak   {:>12}; the first {} of {} changes of segments agree\n",
                           format_size(recorded.peak_reserved), grouped(recorded.same),
                           grouped(recorded.changes));
@@ -116,4 +115,4 @@ std::string simulation_text(const std::string& file, const SimulationResult& res
   return text;
 }
 
-}  // namespace peakline::cli
+}  // namespace peakline

@@ -1,0 +1,3 @@
+"""What this peakline was built for; written by the build."""
+
+torch: str

@@ -1,0 +1,103 @@
+"""Attributes of torch that are replaced for a while, and put back exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+_MISSING = object()
+
+
+@dataclass(eq=False)
+class _Layer:
+    """One replacement: what is there now, and what was there before it."""
+
+    owner: Any
+    name: str
+    value: Any
+    below: Any
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return id(self.owner), self.name
+
+
+# All that are in place, by attribute, the newest last. A layer keeps its owner alive, so no other
+# object can get its id.
+_in_place: dict[tuple[int, str], list[_Layer]] = {}
+
+
+class Patches:
+    """Remembers what was there before each change. `restore()` undoes all, newest first.
+
+    Only what is still its own is put back: where somebody else has patched the attribute since,
+    theirs stays. Several of these may end in any order, and the last one leaves what was there
+    before the first. An attribute that an object merely inherited is deleted again, not copied into
+    it.
+    """
+
+    def __init__(self) -> None:
+        self._layers: list[_Layer] = []
+        self._last: list[Callable[[], None]] = []
+
+    def __enter__(self) -> Patches:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.restore()
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        below = vars(owner).get(name, _MISSING)
+        setattr(owner, name, value)
+        layer = _Layer(owner, name, vars(owner).get(name, value), below)
+        self._layers.append(layer)
+        _in_place.setdefault(layer.key, []).append(layer)
+
+    def set_all(self, owner: Any, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            self.set(owner, name, value)
+
+    def set_where_present(self, owner: Any, name: str, value: Any) -> None:
+        """For names that only some versions or builds of torch have."""
+        if name in vars(owner):
+            self.set(owner, name, value)
+
+    def on_restore(self, action: Callable[[], None]) -> None:
+        """Runs before anything is put back, newest first."""
+        self._last.append(action)
+
+    def restore(self) -> None:
+        try:
+            while self._last:
+                self._last.pop()()
+        finally:
+            while self._layers:
+                _take_out(self._layers.pop())
+
+
+def _take_out(layer: _Layer) -> None:
+    layers = _in_place[layer.key]
+    place = layers.index(layer)
+    above = layers[place + 1 :]
+    layers.remove(layer)
+    if not layers:
+        del _in_place[layer.key]
+    if above:  # a later one of ours goes on, and ends with what was below this one
+        if above[0].below is layer.value:
+            above[0].below = layer.below
+    elif vars(layer.owner).get(layer.name, _MISSING) is layer.value:
+        _put_back(layer)
+
+
+def _put_back(layer: _Layer) -> None:
+    if layer.below is _MISSING:
+        delattr(layer.owner, layer.name)
+    else:
+        setattr(layer.owner, layer.name, layer.below)
