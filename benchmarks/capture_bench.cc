@@ -23,7 +23,9 @@ class NullSink final : public Sink {
 };
 
 void BM_Push(benchmark::State& state) {
+  constexpr std::uint64_t kRecording = 1;
   static EventQueue queue;
+  queue.open(kRecording);
   std::atomic<bool> done{false};
   std::thread taker([&] {
     while (!done.load()) {
@@ -36,11 +38,10 @@ void BM_Push(benchmark::State& state) {
   RawEvent event{.address = 0x1000, .size = 512, .kind = RawKind::kAlloc};
   for (auto _ : state) {
     event.address += 512;
-    queue.push(event);
+    queue.push(kRecording, event);
   }
   done = true;
   taker.join();
-  queue.clear();
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(BM_Push);

@@ -29,9 +29,11 @@ void EventQueue::begin_batch(Batch* batch) noexcept {
   end_ = next_ + kBatchEvents;
 }
 
-void EventQueue::push_all(std::span<const RawEvent> events) noexcept {
+void EventQueue::push_all(std::uint64_t recording, std::span<const RawEvent> events) noexcept {
   lock_.lock();
-  for (const RawEvent& event : events) put(event);
+  if (recording_ == recording) {
+    for (const RawEvent& event : events) put(event);
+  }
   lock_.unlock();
 }
 
@@ -96,17 +98,33 @@ void EventQueue::wake() {
   changed_.notify_all();
 }
 
-void EventQueue::clear() {
-  lock_.lock();
+void EventQueue::open(std::uint64_t recording) {
+  const std::lock_guard pushes(lock_);
+  const std::lock_guard batches(mutex_);
   begin_batch(current_);
-  lock_.unlock();
-  const std::lock_guard guard(mutex_);
   for (Batch* batch : full_) {
     batch->count_ = 0;
     empty_.push_back(batch);
   }
   full_.clear();
   woken_ = false;
+  recording_ = recording;
+}
+
+void EventQueue::close() noexcept {
+  const std::lock_guard pushes(lock_);
+  recording_ = 0;
+}
+
+void EventQueue::before_fork() {
+  lock_.lock();
+  mutex_.lock();
+}
+
+void EventQueue::after_fork(bool in_child) {
+  if (in_child) recording_ = 0;
+  mutex_.unlock();
+  lock_.unlock();
 }
 
 void EventQueue::wait_until_drained() {

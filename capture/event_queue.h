@@ -41,6 +41,9 @@ inline void fetch_for_writing(const void* line) noexcept {
 // A bounded queue in batches. Any thread pushes, in an order that all agree on; one thread takes.
 // When the taker falls behind by all batches, pushing waits for it: memory stays bounded.
 // What the taker does with a batch must never need a lock that a pushing thread can hold.
+//
+// This is the one place that decides whether an event may be written: the queue takes events of the
+// recording that it is open for. A thread that is late, and a forked child, push into nothing.
 class EventQueue {
  public:
   static constexpr std::size_t kBatchEvents = 4096;
@@ -48,13 +51,19 @@ class EventQueue {
 
   EventQueue();
 
-  void push(const RawEvent& event) noexcept {
+  // Empty, and open for the recording with this number; not 0. Nothing may be taken at the time.
+  void open(std::uint64_t recording);
+  // From here on nothing is put into the queue. What is in it can be taken.
+  void close() noexcept;
+
+  void push(std::uint64_t recording, const RawEvent& event) noexcept {
     lock_.lock();
-    put(event);
+    if (recording_ == recording) [[likely]]
+      put(event);
     lock_.unlock();
   }
   // Pushes several with no event of another thread between them.
-  void push_all(std::span<const RawEvent> events) noexcept;
+  void push_all(std::uint64_t recording, std::span<const RawEvent> events) noexcept;
 
   // The oldest batch, whole or begun; waits up to `wait_ms` for one. Null when there is none.
   class Batch;
@@ -63,10 +72,13 @@ class EventQueue {
   void release(const Batch* batch);
   // Wakes take() up before its time.
   void wake();
-  // Drops what is queued. Nothing may be taken at the time.
-  void clear();
   // Waits until everything pushed before this call has been released.
   void wait_until_drained();
+
+  // Around a fork, by the forking thread: nobody is in the middle of anything meanwhile. In the child
+  // the queue is closed.
+  void before_fork();
+  void after_fork(bool in_child);
 
   class Batch {
    public:
@@ -103,6 +115,7 @@ class EventQueue {
   // What a push touches, in one cache line. The lock guards the line and the batch's contents; it is
   // taken before mutex_.
   alignas(64) SpinLock lock_;
+  std::uint64_t recording_ = 0;  // that it is open for; 0: none
   RawEvent* next_ = nullptr;
   RawEvent* end_ = nullptr;
   Batch* current_ = nullptr;

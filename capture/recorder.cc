@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "capture/assembler.h"
+#include "capture/fork_guard.h"
 #include "capture/step_tape.h"
 
 namespace peakline::capture {
@@ -20,8 +21,7 @@ std::atomic<std::uint64_t> g_serial{0};
 constexpr auto kFlushEvery = std::chrono::seconds(1);
 constexpr int kIdleWaitMs = 100;
 
-// A child made by fork has this memory but not the writing thread: it must not record.
-void forget_in_child() { g_recorder.store(nullptr, std::memory_order_release); }
+std::atomic<const Recorder*> g_live{nullptr};
 
 // Queues are used again, since a late push must always find one.
 std::vector<std::unique_ptr<EventQueue>>& idle_queues() {
@@ -34,7 +34,6 @@ EventQueue& take_queue() {
   if (idle.empty()) return *new EventQueue;
   EventQueue& queue = *idle.back().release();
   idle.pop_back();
-  queue.clear();
   return queue;
 }
 
@@ -49,18 +48,18 @@ std::string thread_name() {
 }  // namespace
 
 Result<Recorder*> Recorder::start(std::shared_ptr<Spool> spool, const RunInfo& info) {
-  static const int registered = pthread_atfork(nullptr, nullptr, &forget_in_child);
-  if (registered != 0) return io_error("cannot prepare for forked processes: out of memory");
   Result<std::unique_ptr<Sink>> sink = spool->sink();
   if (!sink.ok()) return sink.status();
   return new Recorder(std::move(*sink), info);
 }
 
 Recorder::Recorder(std::unique_ptr<Sink> sink, const RunInfo& info)
-    : queue_(take_queue()),
-      serial_(++g_serial),
-      writer_(std::in_place, std::move(sink), info),
-      owner_pid_(::getpid()) {
+    : queue_(take_queue()), serial_(++g_serial), writer_(std::in_place, std::move(sink), info) {
+  queue_.open(serial_);
+  g_live.store(this, std::memory_order_release);
+  ForkGuard::add(
+      ForkOrder::kRecording, this, [this] { before_fork(); },
+      [this](bool in_child) { after_fork(in_child); });
   words_.device({"cpu", "", Bytes{}});
   this_thread();
   thread_ = std::thread([this] { write_loop(); });
@@ -69,6 +68,24 @@ Recorder::Recorder(std::unique_ptr<Sink> sink, const RunInfo& info)
 std::uint16_t Recorder::meet_thread() noexcept {
   t_number = {serial_, words_.thread(thread_name()).raw()};
   return t_number.id;
+}
+
+bool Recorder::live() const noexcept { return g_live.load(std::memory_order_acquire) == this; }
+
+void Recorder::before_fork() {
+  queue_.before_fork();
+  words_.mutex().lock();
+  info_mutex_.lock();
+}
+
+void Recorder::after_fork(bool in_child) {
+  if (in_child) {
+    g_live.store(nullptr, std::memory_order_release);
+    g_recorder.store(nullptr, std::memory_order_release);
+  }
+  info_mutex_.unlock();
+  words_.mutex().unlock();
+  queue_.after_fork(in_child);
 }
 
 void Recorder::write_loop() {
@@ -109,7 +126,7 @@ void Recorder::write_loop() {
 }
 
 Status Recorder::sync() {
-  if (!thread_.joinable()) return {};
+  if (!live()) return {};
   queue_.wait_until_drained();
   const std::uint64_t mine = flushes_asked_.fetch_add(1, std::memory_order_acq_rel) + 1;
   while (flushes_done_.load(std::memory_order_acquire) < mine) {
@@ -120,8 +137,10 @@ Status Recorder::sync() {
 }
 
 Status Recorder::stop() {
-  if (owner_pid_ != ::getpid()) return {};  // the writing thread stayed in the parent
-  if (!thread_.joinable()) return {};
+  if (!live()) return {};
+  queue_.close();
+  ForkGuard::remove(this);
+  g_live.store(nullptr, std::memory_order_release);
   stopping_.store(true, std::memory_order_release);
   queue_.wake();
   thread_.join();

@@ -30,11 +30,13 @@ struct ThreadNumber {
 extern constinit thread_local ThreadNumber t_number __attribute__((tls_model("initial-exec")));
 
 // Takes events from any thread for the price of a spin lock, and writes them on a thread of its
-// own. At most one recorder is the current one. Thread-safe, except start and stop.
+// own. At most one is live in a process. Thread-safe, except start and stop.
+// After stop(), and in a forked child (which has this memory but not the writing thread), it takes
+// nothing, and nothing waits for it: see EventQueue.
 class Recorder {
  public:
   // `spool` is shared with whoever reads the recording. The recorder is never destroyed: a thread
-  // may still be about to push to it long after stop(), which is then harmless.
+  // may still be about to push to it long after stop().
   static Result<Recorder*> start(std::shared_ptr<Spool> spool, const RunInfo& info);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
@@ -53,11 +55,11 @@ class Recorder {
   }
   void push(RawEvent event) noexcept {
     event.thread = this_thread();
-    queue_.push(event);
+    queue_.push(serial_, event);
   }
   void push_all(std::span<RawEvent> events) noexcept {
     for (RawEvent& event : events) event.thread = this_thread();
-    queue_.push_all(events);
+    queue_.push_all(serial_, events);
   }
 
   void op_begin(OpId op) noexcept { push({.id = op.raw(), .kind = RawKind::kOpBegin}); }
@@ -76,6 +78,8 @@ class Recorder {
   }
   // Different for every recorder of this process.
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
+  // Between start() and stop(), in the process that started it.
+  [[nodiscard]] bool live() const noexcept;
   // "cpu" is made first, so it is always there.
   [[nodiscard]] DeviceId host() const noexcept { return DeviceId{}; }
 
@@ -83,6 +87,8 @@ class Recorder {
   Recorder(std::unique_ptr<Sink> sink, const RunInfo& info);
   void write_loop();
   std::uint16_t meet_thread() noexcept;
+  void before_fork();
+  void after_fork(bool in_child);
 
   EventQueue& queue_;
   std::uint64_t serial_;
@@ -94,7 +100,6 @@ class Recorder {
   std::atomic<void (*)(const ExpectedAllocs*)> expect_{nullptr};
   std::atomic<std::uint64_t> flushes_asked_{0};
   std::atomic<std::uint64_t> flushes_done_{0};
-  int owner_pid_;
   std::thread thread_;
 };
 

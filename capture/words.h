@@ -27,6 +27,8 @@ class Words {
   void tell(TraceWriter& writer);
   // Forgets everything; ids given out before mean nothing any more.
   void clear();
+  // For the forking thread: nobody is in the middle of anything meanwhile.
+  [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
 
  private:
   using Definition = std::function<void(TraceWriter&)>;

@@ -9,10 +9,16 @@
 namespace peakline::capture {
 namespace {
 
+constexpr std::uint64_t kRecording = 1;
+
+struct OpenQueue : EventQueue {
+  OpenQueue() { open(kRecording); }
+};
+
 TEST(EventQueue, EveryThreadsEventsArriveInItsOrderAndNoneIsLost) {
   constexpr std::uint64_t kThreads = 4;
   constexpr std::uint64_t kEvents = 50'000;
-  EventQueue queue;
+  OpenQueue queue;
   std::atomic<bool> done{false};
   std::vector<std::uint64_t> next(kThreads, 0);
   std::uint64_t last_ticks = 0;
@@ -32,7 +38,8 @@ TEST(EventQueue, EveryThreadsEventsArriveInItsOrderAndNoneIsLost) {
   std::vector<std::thread> pushers;
   for (std::uint32_t thread = 0; thread < kThreads; ++thread) {
     pushers.emplace_back([&queue, thread] {
-      for (std::uint64_t i = 0; i < kEvents; ++i) queue.push({.address = i, .id = thread});
+      for (std::uint64_t i = 0; i < kEvents; ++i)
+        queue.push(kRecording, {.address = i, .id = thread});
     });
   }
   for (std::thread& pusher : pushers) pusher.join();
@@ -44,12 +51,12 @@ TEST(EventQueue, EveryThreadsEventsArriveInItsOrderAndNoneIsLost) {
 }
 
 TEST(EventQueue, EventsPushedTogetherStayTogether) {
-  EventQueue queue;
+  OpenQueue queue;
   std::vector<RawEvent> pair{{.id = 1}, {.id = 2}};
   std::thread other([&] {
-    for (int i = 0; i < 1000; ++i) queue.push({.id = 9});
+    for (int i = 0; i < 1000; ++i) queue.push(kRecording, {.id = 9});
   });
-  for (int i = 0; i < 1000; ++i) queue.push_all(pair);
+  for (int i = 0; i < 1000; ++i) queue.push_all(kRecording, pair);
   other.join();
   const EventQueue::Batch* batch = queue.take(0);
   ASSERT_NE(batch, nullptr);
@@ -66,11 +73,11 @@ TEST(EventQueue, EventsPushedTogetherStayTogether) {
 TEST(EventQueue, TakerAndPushersNeverWaitForEachOther) {
   constexpr std::uint64_t kThreads = 3;
   constexpr std::uint64_t kEvents = 2'000'000;
-  EventQueue queue;
+  OpenQueue queue;
   std::vector<std::thread> pushers;
   for (std::uint64_t thread = 0; thread < kThreads; ++thread) {
     pushers.emplace_back([&queue] {
-      for (std::uint64_t i = 0; i < kEvents; ++i) queue.push({.id = 1});
+      for (std::uint64_t i = 0; i < kEvents; ++i) queue.push(kRecording, {.id = 1});
     });
   }
   std::uint64_t taken = 0;
@@ -84,12 +91,33 @@ TEST(EventQueue, TakerAndPushersNeverWaitForEachOther) {
   EXPECT_EQ(taken, kThreads * kEvents);
 }
 
-TEST(EventQueue, AnEmptyQueueGivesNothing) {
-  EventQueue queue;
+TEST(EventQueue, OpenedAgainItIsEmpty) {
+  OpenQueue queue;
   EXPECT_EQ(queue.take(0), nullptr);
-  queue.push({.id = 1});
-  queue.clear();
+  queue.push(kRecording, {.id = 1});
+  queue.open(kRecording);
   EXPECT_EQ(queue.take(0), nullptr);
+}
+
+TEST(EventQueue, EventsOfAnotherRecordingAreNotTaken) {
+  OpenQueue queue;
+  const std::vector<RawEvent> two{{.id = 7}, {.id = 7}};
+  queue.open(kRecording + 1);
+  queue.push(kRecording, {.id = 7});
+  queue.push_all(kRecording, two);
+  EXPECT_EQ(queue.take(0), nullptr);
+}
+
+TEST(EventQueue, AClosedQueueGivesWhatItHasAndTakesNothing) {
+  OpenQueue queue;
+  queue.push(kRecording, {.id = 1});
+  queue.close();
+  queue.push(kRecording, {.id = 2});
+  const EventQueue::Batch* batch = queue.take(0);
+  ASSERT_NE(batch, nullptr);
+  ASSERT_EQ(batch->events().size(), 1U);
+  EXPECT_EQ(batch->events()[0].id, 1U);
+  queue.release(batch);
 }
 
 }  // namespace

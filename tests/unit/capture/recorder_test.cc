@@ -1,0 +1,119 @@
+#include "capture/recorder.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace peakline::capture {
+namespace {
+
+// More than a queue without a taker has room for.
+constexpr int kMany = 2 * static_cast<int>(EventQueue::kBatchEvents * EventQueue::kBatches);
+constexpr unsigned kHangs = 60;  // seconds, after which a child is taken to wait for ever
+
+struct Recording {
+  std::shared_ptr<Spool> spool = *Spool::open("");
+  Recorder* recorder = *Recorder::start(spool, {});
+
+  void marker(const char* text) {
+    recorder->push({.id = recorder->words().name(text).raw(), .kind = RawKind::kMarker});
+  }
+  // The markers in it, once it has been stopped.
+  [[nodiscard]] std::vector<std::string> markers() const {
+    std::vector<std::string> found;
+    auto source = spool->source();
+    Result<TraceReader> reader = TraceReader::open(std::move(*source));
+    for (auto events = reader->next(); events.ok() && !events->empty(); events = reader->next()) {
+      for (const Event& event : *events) {
+        if (const auto* marker = std::get_if<Marker>(&event.body)) {
+          found.emplace_back(reader->dictionary().name(marker->name));
+        }
+      }
+    }
+    return found;
+  }
+};
+
+// How a forked child that does `work` ends; 0: well.
+int in_child(const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(kHangs);
+    work();
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(Recorder, AForkedChildWritesNothingAndWaitsForNothing) {
+  Recording recording;
+  recording.marker("parent");
+  EXPECT_TRUE(recording.recorder->live());
+  const int status = in_child([&] {
+    if (recording.recorder->live()) ::_exit(1);
+    for (int i = 0; i < kMany; ++i) recording.marker("child");
+    if (!recording.recorder->sync().ok() || !recording.recorder->stop().ok()) ::_exit(2);
+  });
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(recording.recorder->stop().ok());
+  EXPECT_EQ(recording.markers(), std::vector<std::string>{"parent"});
+}
+
+TEST(Recorder, AForkWhileOtherThreadsPushLeavesNoLockHeld) {
+  constexpr int kForks = 40;
+  Recording recording;
+  std::atomic<bool> done{false};
+  std::vector<std::thread> pushers;
+  for (int i = 0; i < 3; ++i) {
+    pushers.emplace_back([&] {
+      for (int word = 0; !done; ++word) {
+        recording.marker(std::to_string(word % 1000).c_str());
+        recording.recorder->info("key", "value");
+      }
+    });
+  }
+  for (int i = 0; i < kForks; ++i) {
+    EXPECT_EQ(in_child([&] {
+                recording.marker("child");
+                recording.recorder->info("key", "child");
+              }),
+              0);
+  }
+  done = true;
+  for (std::thread& pusher : pushers) pusher.join();
+  EXPECT_TRUE(recording.recorder->stop().ok());
+}
+
+TEST(Recorder, AForkedChildRecordsForItself) {
+  Recording parent;
+  const int status = in_child([&] {
+    Recording own;
+    own.marker("own");
+    parent.marker("late");
+    if (!own.recorder->stop().ok() || own.markers() != std::vector<std::string>{"own"}) ::_exit(1);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(parent.recorder->stop().ok());
+}
+
+TEST(Recorder, APushThatComesTooLateIsNotInTheNextRecording) {
+  Recording first;
+  ASSERT_TRUE(first.recorder->stop().ok());
+  Recording second;
+  first.marker("late");
+  std::vector<RawEvent> two(2, {.kind = RawKind::kMarker});
+  first.recorder->push_all(two);
+  second.marker("second");
+  ASSERT_TRUE(second.recorder->stop().ok());
+  EXPECT_EQ(second.markers(), std::vector<std::string>{"second"});
+}
+
+}  // namespace
+}  // namespace peakline::capture
