@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "capture/alloc_gate.h"
 #include "capture/op_observer.h"
 
 namespace peakline::capture {
