@@ -25,11 +25,11 @@ class AddressMap {
     return const_cast<Entry*>(std::as_const(*this).find(address));
   }
 
-  // `address` must not be in the map.
-  void insert(const Entry& entry) {
+  // Its address must not be in the map.
+  Entry& insert(Entry entry) {
     if ((used_ + 1) * 2 > slots_.size()) grow();
-    place(entry);
     ++used_;
+    return place(std::move(entry));
   }
 
   void erase(const Entry* entry) noexcept {
@@ -39,7 +39,7 @@ class AddressMap {
       const std::size_t wanted = home(slots_[i].address);
       const bool reaches_hole = ((i - wanted) & mask()) >= ((i - hole) & mask());
       if (!reaches_hole) continue;
-      slots_[hole] = slots_[i];
+      slots_[hole] = std::move(slots_[i]);
       hole = i;
     }
     slots_[hole] = Entry{};
@@ -63,16 +63,16 @@ class AddressMap {
   [[nodiscard]] std::size_t home(std::uint64_t address) const noexcept {
     return static_cast<std::size_t>((address * 0x9E3779B97F4A7C15U) >> 20) & mask();
   }
-  void place(const Entry& entry) {
+  Entry& place(Entry entry) {
     std::size_t i = home(entry.address);
     while (slots_[i].address != 0) i = next(i);
-    slots_[i] = entry;
+    return slots_[i] = std::move(entry);
   }
   void grow() {
     std::vector<Entry> old(slots_.size() * 2);
     old.swap(slots_);
-    for (const Entry& entry : old) {
-      if (entry.address != 0) place(entry);
+    for (Entry& entry : old) {
+      if (entry.address != 0) place(std::move(entry));
     }
   }
 

@@ -1,87 +1,55 @@
 #include "capture/cuda_observer.h"
 
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
-#include <torch/csrc/profiler/orchestration/observer.h>
+#include <c10/util/Exception.h>
 
 #include <array>
 
+#include "capture/alloc_gate.h"
 #include "capture/cuda_trace.h"
-#include "capture/op_observer.h"
+#include "capture/listeners.h"
 
 namespace peakline::capture {
 namespace {
 
-using c10::DebugInfoKind;
-using c10::ThreadLocalDebugInfo;
-namespace profiler = torch::profiler::impl;
-
-// torch casts what is in the profiler's place to ProfilerStateBase, so it has to be one.
-class SlotObserver : public profiler::ProfilerStateBase {
+// Writes what the allocator reports to the profiler's place.
+class ReportListener final : public Listener {
  public:
-  SlotObserver(Recorder& recorder, Devices& devices)
-      : ProfilerStateBase(profiler::ProfilerConfig(profiler::ProfilerState::CPU,
-                                                   /*report_input_shapes=*/false,
-                                                   /*profile_memory=*/true)),
-        serial_(recorder.serial()),
-        devices_(devices) {}
+  ReportListener(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
 
-  profiler::ActiveProfilerType profilerType() override {
-    return profiler::ActiveProfilerType::NONE;
+  void on_alloc(const MemoryReport& report) override {
+    if (!report.device.is_cuda()) return;
+    const DeviceId where = devices_.cuda(report.device.index());
+    push_inside_ops(recorder_, {.address = report.address,
+                                .size = report.bytes,
+                                .extra = report.bytes,
+                                .kind = RawKind::kAlloc,
+                                .device = where.raw()});
+    reserved(where, report.reserved);
   }
-
-  void reportMemoryUsage(void* data, std::int64_t bytes, std::size_t /*total_allocated*/,
-                         std::size_t total_reserved, c10::Device device) override {
-    Recorder* recorder = mine();
-    if (recorder == nullptr || !device.is_cuda()) return;  // host memory is seen elsewhere
-    const DeviceId where = devices_.cuda(device.index());
-    const auto address = reinterpret_cast<std::uint64_t>(data);
-    if (bytes >= 0) {
-      const auto size = static_cast<std::uint64_t>(bytes);
-      push_inside_ops(*recorder, {.address = address,
-                                  .size = size,
-                                  .extra = size,
-                                  .kind = RawKind::kAlloc,
-                                  .device = where.raw()});
-    } else {
-      recorder->free(where, address, static_cast<std::uint64_t>(-bytes));
-    }
-    reserved(*recorder, where, total_reserved);
+  void on_free(const MemoryReport& report) override {
+    if (!report.device.is_cuda()) return;
+    const DeviceId where = devices_.cuda(report.device.index());
+    recorder_.free(where, report.address, report.bytes);
+    reserved(where, report.reserved);
   }
-
-  void reportOutOfMemory(std::int64_t bytes, std::size_t, std::size_t,
-                         c10::Device device) override {
-    Recorder* recorder = mine();
-    if (recorder == nullptr || !device.is_cuda()) return;
-    recorder->push({.size = static_cast<std::uint64_t>(bytes),
+  void on_out_of_memory(const MemoryReport& report) override {
+    if (!report.device.is_cuda()) return;
+    recorder_.push({.size = report.bytes,
                     .kind = RawKind::kOutOfMemory,
-                    .device = devices_.cuda(device.index()).raw()});
+                    .device = devices_.cuda(report.device.index()).raw()});
   }
 
  private:
-  Recorder* mine() const noexcept {
-    Recorder* recorder = current_recorder();
-    return recorder != nullptr && recorder->serial() == serial_ ? recorder : nullptr;
-  }
-
-  void reserved(Recorder& recorder, DeviceId where, std::size_t bytes) {
+  void reserved(DeviceId where, std::uint64_t bytes) {
     std::atomic<std::uint64_t>& last = reserved_[where.raw()];
     if (last.exchange(bytes, std::memory_order_relaxed) == bytes) return;
-    recorder.push({.size = bytes, .kind = RawKind::kReserved, .device = where.raw()});
+    recorder_.push({.size = bytes, .kind = RawKind::kReserved, .device = where.raw()});
   }
 
-  std::uint64_t serial_;
+  Recorder& recorder_;
   Devices& devices_;
   std::array<std::atomic<std::uint64_t>, 256> reserved_{};
 };
-
-// Alive as long as any thread may hold it.
-std::shared_ptr<SlotObserver> g_slot_observer;
-
-bool slot_is_ours() noexcept {
-  return g_slot_observer != nullptr &&
-         ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) == g_slot_observer.get();
-}
 
 }  // namespace
 
@@ -94,21 +62,15 @@ Result<std::unique_ptr<CudaObserver>> CudaObserver::start(Recorder& recorder, De
     CudaTrace::start(devices);
     return observer;
   }
-  if (ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE) != nullptr) {
-    return unsupported(
-        "torch.profiler is running, and peakline can see this CUDA memory only in the profiler's "
-        "place; end the profiler before tracking");
+  try {
+    observer->reports_.emplace(std::make_shared<ReportListener>(recorder, devices),
+                               Wants{.device_memory = true});
+  } catch (const c10::Error& refused) {
+    return unsupported(refused.what_without_backtrace());
   }
-  g_slot_observer = std::make_shared<SlotObserver>(recorder, devices);
-  ThreadLocalDebugInfo::_push(DebugInfoKind::PROFILER_STATE, g_slot_observer);
-  observer->in_slot_ = true;
   return observer;
 }
 
-CudaObserver::~CudaObserver() {
-  CudaTrace::stop();
-  // What was put above ours and not taken away again hides it; then it stays, and writes nothing.
-  if (in_slot_ && slot_is_ours()) ThreadLocalDebugInfo::_pop(DebugInfoKind::PROFILER_STATE);
-}
+CudaObserver::~CudaObserver() { CudaTrace::stop(); }
 
 }  // namespace peakline::capture

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include <peakline/status.h>
 
 #include "capture/devices.h"
+#include "capture/listeners.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {
@@ -27,7 +29,7 @@ class CudaObserver {
 
  private:
   CudaObserver() = default;
-  bool in_slot_ = false;
+  std::optional<Listening> reports_;  // where there is no trace
 };
 
 }  // namespace peakline::capture

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "capture/alloc_gate.h"
 #include "capture/allocator_watch.h"
 #include "capture/op_observer.h"
 

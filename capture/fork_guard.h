@@ -7,7 +7,7 @@
 namespace peakline::capture {
 
 // The order in which a fork takes locks: whoever holds one may wait only for those after it.
-enum class ForkOrder : std::uint8_t { kListeners, kRecording, kOps };
+enum class ForkOrder : std::uint8_t { kListeners, kRecording, kGate, kOps, kLast };
 
 // Before a fork every owner takes its locks; afterwards, in both processes, it gives them back. So
 // in the child everything is whole and free, and each owner decides what it still does there.

@@ -2,7 +2,8 @@
 
 #include <c10/core/CPUAllocator.h>
 
-#include "capture/op_observer.h"
+#include "capture/alloc_gate.h"
+#include "capture/listeners.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {
@@ -10,6 +11,7 @@ namespace {
 
 c10::Allocator* g_inner = nullptr;  // torch's own; set once, before ours is first used
 c10::DeleterFnPtr g_inner_delete = nullptr;
+int g_observers = 0;  // under the GIL
 
 void remember_inner() {
   if (g_inner != nullptr) return;
@@ -18,20 +20,23 @@ void remember_inner() {
 }
 
 void note_alloc(const void* data, std::size_t bytes) noexcept {
-  Recorder* recorder = current_recorder();
-  if (recorder == nullptr || data == nullptr) return;
-  push_inside_ops(*recorder, {.address = reinterpret_cast<std::uint64_t>(data),
-                              .size = bytes,
-                              .extra = bytes,
-                              .kind = RawKind::kAlloc,
-                              .device = recorder->host().raw()});
+  const auto address = reinterpret_cast<std::uint64_t>(data);
+  if (Recorder* recorder = current_recorder()) {
+    push_inside_ops(*recorder, {.address = address,
+                                .size = bytes,
+                                .extra = bytes,
+                                .kind = RawKind::kAlloc,
+                                .device = recorder->host().raw()});
+  }
+  if (somebody_listens()) tell_host_alloc({.address = address, .bytes = bytes});
 }
 
 // Noted before it happens: afterwards another thread may already have got the address again.
 void delete_noted(void* data) {
-  Recorder* recorder = current_recorder();
-  if (recorder != nullptr && data != nullptr) {
-    recorder->free(recorder->host(), reinterpret_cast<std::uint64_t>(data), 0);
+  const auto address = reinterpret_cast<std::uint64_t>(data);
+  if (data != nullptr) {
+    if (Recorder* recorder = current_recorder()) recorder->free(recorder->host(), address, 0);
+    if (somebody_listens()) tell_free({.address = address});
   }
   g_inner_delete(data);
 }
@@ -58,20 +63,23 @@ NotingAllocator& noting_allocator() {
 
 }  // namespace
 
-Status HostAllocatorObserver::install() {
+Result<std::unique_ptr<HostAllocatorObserver>> HostAllocatorObserver::install() {
   remember_inner();
+  const c10::Allocator* in_place = c10::GetAllocator(c10::DeviceType::CPU);
   const bool usable =
-      c10::GetAllocator(c10::DeviceType::CPU) == g_inner && g_inner_delete != nullptr;
+      (in_place == g_inner || in_place == &noting_allocator()) && g_inner_delete != nullptr;
   if (usable) c10::SetAllocator(c10::DeviceType::CPU, &noting_allocator());
   if (!usable || c10::GetAllocator(c10::DeviceType::CPU) != &noting_allocator()) {
     return unsupported(
         "peakline cannot see host memory because another library has replaced torch's CPU "
         "allocator; start tracking without that library");
   }
-  return {};
+  ++g_observers;
+  return std::unique_ptr<HostAllocatorObserver>(new HostAllocatorObserver);
 }
 
-void HostAllocatorObserver::remove() {
+HostAllocatorObserver::~HostAllocatorObserver() {
+  if (--g_observers > 0) return;
   if (c10::GetAllocator(c10::DeviceType::CPU) == &noting_allocator()) {
     c10::SetAllocator(c10::DeviceType::CPU, g_inner);
   }
@@ -81,9 +89,9 @@ bool HostAllocatorObserver::watch_free(c10::StorageImpl& storage) {
   if (!storage.device().is_cpu()) return false;
   remember_inner();
   if (g_inner_delete == nullptr) return false;
+  if (storage.allocator() == g_inner) storage.set_allocator(&noting_allocator());
   c10::DataPtr& data = storage._mutable_data_ptr_no_checks();
   if (data.get() == nullptr) return false;
-  if (storage.allocator() == g_inner) storage.set_allocator(&noting_allocator());
   return data.get_deleter() == &delete_noted ||
          data.compare_exchange_deleter(g_inner_delete, &delete_noted);
 }

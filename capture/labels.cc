@@ -4,15 +4,15 @@
 
 #include <utility>
 
+#include "capture/alloc_gate.h"
 #include "capture/host_allocator.h"
-#include "capture/op_observer.h"
 #include "capture/tensor_places.h"
 
 namespace peakline::capture {
 
 void Labels::add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name) {
   const auto [slot, added] = index_.try_emplace(tensor.unsafeGetTensorImpl(), known_.size());
-  Known known{WeakTensor(tensor.getIntrusivePtr()), category, module, name};
+  Known known{WeakTensor(tensor.getIntrusivePtr()), {category, module, name}};
   if (added) {
     known_.push_back(std::move(known));
   } else if (known_[slot->second].tensor.expired()) {
@@ -31,27 +31,30 @@ void Labels::label_added() {
   }
 }
 
-const Labels::Known* Labels::find(const at::Tensor& tensor) const {
+const Labels::Meaning* Labels::find(const at::Tensor& tensor) const {
   const auto found = index_.find(tensor.unsafeGetTensorImpl());
   if (found == index_.end() || known_[found->second].tensor.expired()) return nullptr;
-  return &known_[found->second];
+  return &known_[found->second].meaning;
 }
 
 bool Labels::knows(const at::Tensor& tensor) const { return find(tensor) != nullptr; }
 
-void Labels::label(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name) {
-  for_each_storage(tensor, [&](c10::StorageImpl& storage) {
+void Labels::label(const at::Tensor& tensor, const Meaning& what) {
+  const bool all = for_each_storage(tensor, [&](c10::StorageImpl& storage) {
     const Place place = place_of(storage, devices_);
-    if (place.address != 0) recorder_.label(place.device, place.address, category, module, name);
+    if (place.address != 0)
+      recorder_.label(place.device, place.address, what.category, what.module, what.name);
   });
+  if (!all) recorder_.lost(Loss::kOpaqueTensor);
 }
 
-// Calls `f(known, tensor)` for every known tensor that is still alive.
+// Calls `f(known, tensor)` for every known tensor that is still alive. What a tensor subclass runs
+// meanwhile may make more of them known.
 template <class F>
 void Labels::for_each_known(F&& f) {
-  for (const Known& known : known_) {
-    c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> alive = known.tensor.lock();
-    if (alive.defined()) f(known, at::Tensor(std::move(alive)));
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> alive = known_[i].tensor.lock();
+    if (alive.defined()) f(known_[i].meaning, at::Tensor(std::move(alive)));
   }
 }
 
@@ -59,7 +62,7 @@ void Labels::for_each_known(F&& f) {
 bool Labels::begin_walk() {
   if (current_recorder() != &recorder_) return true;
   recorder_.push({.kind = RawKind::kLabelWalk});
-  return !OpObserver::repeating();
+  return !AllocGate::repeating();
 }
 
 void Labels::label_alive_in_step() {
@@ -67,41 +70,43 @@ void Labels::label_alive_in_step() {
 }
 
 void Labels::label_alive() {
-  for_each_known([this](const Known& known, const at::Tensor& tensor) {
-    label(tensor, known.category, known.module, known.name);
-    if (known.category != category::kParameter) return;
-    label(tensor.grad(), category::kGradient, known.module, known.name);
+  for_each_known([this](Meaning what, const at::Tensor& tensor) {
+    label(tensor, what);
+    if (what.category != category::kParameter) return;
+    label(tensor.grad(), {category::kGradient, what.module, what.name});
   });
 }
 
-// Calls `f(parameter or null, tensor)` for every tensor in an optimizer's state.
+// Calls `f(parameter or undefined, tensor)` for every tensor in an optimizer's state.
 template <class F>
 void Labels::for_each_state(PyObject* state, F&& f) {
   if (!PyDict_Check(state)) return;
+  std::vector<at::Tensor> owners;
+  std::vector<at::Tensor> tensors;
   Py_ssize_t position = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;
   while (PyDict_Next(state, &position, &key, &value) != 0) {
-    const at::Tensor* parameter = THPVariable_Check(key) ? &THPVariable_Unpack(key) : nullptr;
-    for_each_tensor(value, [&](const at::Tensor& tensor) { f(parameter, tensor); });
+    collect_tensors(value, tensors);
+    owners.resize(tensors.size(), THPVariable_Check(key) ? THPVariable_Unpack(key) : at::Tensor());
   }
+  for (std::size_t i = 0; i < tensors.size(); ++i) f(owners[i], tensors[i]);
 }
 
 void Labels::label_state(PyObject* state) {
   if (!begin_walk()) return;
-  for_each_state(state, [this](const at::Tensor* parameter, const at::Tensor& tensor) {
-    const Known* owner = parameter == nullptr ? nullptr : find(*parameter);
-    label(tensor, category::kOptstate, owner == nullptr ? ModuleId{} : owner->module,
-          owner == nullptr ? NameId{} : owner->name);
+  for_each_state(state, [this](const at::Tensor& parameter, const at::Tensor& tensor) {
+    const Meaning* owner = parameter.defined() ? find(parameter) : nullptr;
+    label(tensor, {category::kOptstate, owner == nullptr ? ModuleId{} : owner->module,
+                   owner == nullptr ? NameId{} : owner->name});
   });
 }
 
 void Labels::label_inputs(PyObject* args, PyObject* kwargs) {
-  const auto found = [this](const at::Tensor& tensor) {
-    label(tensor, category::kInput, ModuleId{}, NameId{});
-  };
-  for_each_tensor(args, found);
-  for_each_tensor(kwargs, found);
+  std::vector<at::Tensor> tensors;
+  collect_tensors(args, tensors);
+  collect_tensors(kwargs, tensors);
+  for (const at::Tensor& tensor : tensors) label(tensor, {category::kInput, {}, {}});
 }
 
 void Labels::adopt(const at::Tensor& tensor) {
@@ -118,14 +123,14 @@ void Labels::adopt(const at::Tensor& tensor) {
 }
 
 void Labels::adopt_all() {
-  for_each_known([this](const Known& known, const at::Tensor& tensor) {
+  for_each_known([this](Meaning what, const at::Tensor& tensor) {
     adopt(tensor);
-    if (known.category == category::kParameter) adopt(tensor.grad());
+    if (what.category == category::kParameter) adopt(tensor.grad());
   });
 }
 
 void Labels::adopt_state(PyObject* state) {
-  for_each_state(state, [this](const at::Tensor*, const at::Tensor& tensor) { adopt(tensor); });
+  for_each_state(state, [this](const at::Tensor&, const at::Tensor& tensor) { adopt(tensor); });
 }
 
 }  // namespace peakline::capture

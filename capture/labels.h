@@ -44,16 +44,19 @@ class Labels {
 
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
-  struct Known {
-    WeakTensor tensor;
+  struct Meaning {
     CategoryId category;
     ModuleId module;
     NameId name;
   };
+  struct Known {
+    WeakTensor tensor;
+    Meaning meaning;
+  };
 
   [[nodiscard]] bool begin_walk();
-  void label(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name);
-  [[nodiscard]] const Known* find(const at::Tensor& tensor) const;
+  void label(const at::Tensor& tensor, const Meaning& what);
+  [[nodiscard]] const Meaning* find(const at::Tensor& tensor) const;
   template <class F>
   void for_each_known(F&& f);
   template <class F>

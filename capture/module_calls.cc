@@ -11,7 +11,28 @@ namespace {
 // A call may be on its way through our slot long after it was given back.
 ternaryfunc g_original = nullptr;
 ModuleCalls* g_calls = nullptr;
-thread_local ModuleId t_inside;
+
+// The module that this thread is in; counts only in the recording that noted it.
+struct Inside {
+  std::uint64_t recording = 0;
+  ModuleId module;
+};
+thread_local Inside t_inside;
+
+ModuleId inside(const Recorder& recorder) noexcept {
+  return t_inside.recording == recorder.serial() ? t_inside.module : ModuleId{};
+}
+
+// What we do beside the program's call must never disturb it: no exception of C++ may pass through a
+// slot of Python's, and no Python error may be left behind.
+template <class F>
+void undisturbing(F&& note) noexcept {
+  try {
+    note();
+  } catch (...) {
+  }
+  if (PyErr_Occurred() != nullptr) PyErr_Clear();
+}
 
 bool is_alive_at(PyObject* weak, PyObject* module) noexcept {
 #if PY_VERSION_HEX >= 0x030D0000
@@ -50,7 +71,6 @@ ModuleCalls::~ModuleCalls() { detach(); }
 void ModuleCalls::detach() {
   if (g_calls != this) return;
   g_calls = nullptr;
-  t_inside = ModuleId{};
   for (PyTypeObject* type : replaced_) {
     if (type->tp_call == &ModuleCalls::call) type->tp_call = g_original;
     Py_DECREF(type);
@@ -84,20 +104,19 @@ PyObject* ModuleCalls::call(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* ModuleCalls::noted_call(Recorder& recorder, PyObject* self, PyObject* args,
                                   PyObject* kwargs) {
-  const ModuleId around = t_inside;
-  const ModuleId module = identify(self);
+  const ModuleId around = inside(recorder);
+  ModuleId module;
+  undisturbing([&] { module = identify(self, around); });
   if (module == ModuleId{}) return g_original(self, args, kwargs);
 
   const bool recompute = node_depth() > 0;
-  if (around == ModuleId{} && !recompute) root_call_(args, kwargs);
-  t_inside = module;
+  if (around == ModuleId{} && !recompute) undisturbing([&] { root_call_(args, kwargs); });
+  t_inside = {recorder.serial(), module};
   recorder.push(module_event(RawKind::kModuleEnter, module, recompute));
   PyObject* result = g_original(self, args, kwargs);
-  // The recording may have ended inside the call.
-  if (current_recorder() == &recorder) {
-    recorder.push(module_event(RawKind::kModuleLeave, module, recompute));
-    t_inside = around;
-  }
+  // The recording may have ended inside the call; then this goes nowhere.
+  recorder.push(module_event(RawKind::kModuleLeave, module, recompute));
+  t_inside = {recorder.serial(), around};
   return result;
 }
 
@@ -107,10 +126,10 @@ ModuleId ModuleCalls::find(PyObject* module) const noexcept {
   return known->id;
 }
 
-ModuleId ModuleCalls::identify(PyObject* module) {
+ModuleId ModuleCalls::identify(PyObject* module, ModuleId around) {
   const ModuleId known = find(module);
   if (known != ModuleId{}) return known;
-  discover_(module, t_inside);
+  discover_(module, around);
   return find(module);
 }
 
@@ -118,7 +137,10 @@ void ModuleCalls::add(PyObject* module, ModuleId id) {
   PyObject* weak = PyWeakref_NewRef(module, nullptr);
   if (weak == nullptr) return PyErr_Clear();
   Known* before = known_.find(address_of(module));
-  if (before == nullptr) return known_.insert({address_of(module), weak, id});
+  if (before == nullptr) {
+    known_.insert({address_of(module), weak, id});
+    return;
+  }
   Py_DECREF(before->weak);
   *before = {address_of(module), weak, id};
 }

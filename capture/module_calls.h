@@ -51,7 +51,7 @@ class ModuleCalls {
 
   static PyObject* call(PyObject* self, PyObject* args, PyObject* kwargs);
   PyObject* noted_call(Recorder& recorder, PyObject* self, PyObject* args, PyObject* kwargs);
-  ModuleId identify(PyObject* module);
+  ModuleId identify(PyObject* module, ModuleId around);
 
   Discover discover_;
   RootCall root_call_;

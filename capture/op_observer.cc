@@ -1,5 +1,7 @@
 #include "capture/op_observer.h"
 
+#include <ATen/record_function.h>
+
 #include <algorithm>
 #include <array>
 #include <bitset>
@@ -7,23 +9,23 @@
 #include <mutex>
 #include <string>
 
+#include "capture/fork_guard.h"
+#include "capture/listeners.h"
+#include "capture/op_facts.h"
+
 namespace peakline::capture {
 namespace {
 
 constexpr std::uint32_t kMaxDepth = 128;
-constexpr std::size_t kExpectedAhead = 8;  // allocations: a cache line of them
 
 // The ops that run on one thread, outermost first, and the ids of those it has met.
 struct ThreadOps {
-  // What every allocation looks at, in one cache line.
-  alignas(64) std::uint64_t recorder = 0;
-  std::uint64_t step = 0;
-  std::size_t allocs = 0;  // in this step
-  const ExpectedAllocs* expecting = nullptr;
-  std::span<const std::uint64_t> expected;  // of this thread
+  std::uint64_t recorder = 0;
   std::uint32_t depth = 0;
   std::uint32_t written = 0;  // so many of them have begun in the recording
   std::uint32_t nodes = 0;
+  std::uint32_t told = 0;  // depth of the op that listeners will be told of; 0: none
+  const OpFacts* told_op = nullptr;
   bool unsettled = false;
 
   std::array<const char*, kMaxDepth> names{};
@@ -36,16 +38,6 @@ struct ThreadOps {
   };
   std::array<Known, 512> known;
 };
-
-std::atomic<Settle> g_settle{nullptr};
-
-// Of the observer that there is.
-std::mutex g_ops_mutex;
-at::CallbackHandle g_ops = at::INVALID_CALLBACK_HANDLE;
-at::CallbackHandle g_nodes = at::INVALID_CALLBACK_HANDLE;
-// Apart from what changes more often.
-alignas(64) std::atomic<const ExpectedAllocs*> g_expected{nullptr};
-std::atomic<std::uint64_t> g_step{0};
 
 // A plain pointer keeps the way to it to one instruction; `owner` ends with the thread.
 thread_local ThreadOps* t_ops __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -64,8 +56,6 @@ ThreadOps& thread_ops() { return t_ops != nullptr ? *t_ops : make_ops(); }
 void begin_recording(ThreadOps& ops, const Recorder& recorder) {
   ops.recorder = recorder.serial();
   ops.written = 0;
-  ops.allocs = 0;
-  ops.expecting = nullptr;
   for (ThreadOps::Known& known : ops.known) known.where = nullptr;
 }
 
@@ -87,26 +77,9 @@ OpId op_id(ThreadOps& ops, Recorder& recorder, const char* name) {
   return known.id;
 }
 
-// The first allocation that is not as in the steps before: from the next op on, ops are watched.
-void check_expected(ThreadOps& ops, Recorder& recorder, const RawEvent& event) {
-  const std::uint64_t step = g_step.load(std::memory_order_relaxed);
-  if (ops.step != step) {
-    ops.step = step;
-    ops.allocs = 0;
-  }
-  const std::size_t index = ops.allocs++;
-  const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
-  if (expected == nullptr) return;
-  if (ops.expecting != expected) {
-    ops.expecting = expected;
-    ops.expected = expected->of(recorder.this_thread());
-  }
-  if (index >= ops.expected.size() ||
-      ops.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
-    return OpObserver::expect(nullptr);
-  }
-  __builtin_prefetch(&ops.expected[std::min(index + kExpectedAhead, ops.expected.size() - 1)]);
-}
+std::atomic<Settle> g_settle{nullptr};
+std::atomic<bool> g_writes_ops{false};  // the recording wants them, and is not paused
+std::atomic<bool> g_tells_ops{false};   // listeners want them
 
 void settle(ThreadOps& ops, Recorder& recorder) {
   ops.unsettled = false;
@@ -114,23 +87,40 @@ void settle(ThreadOps& ops, Recorder& recorder) {
   if (function != nullptr) function(recorder);
 }
 
+// Told is the outermost op that a dispatch mode would see.
+void begin_told(ThreadOps& ops, const at::RecordFunction& function) {
+  const OpFacts* facts = facts_of(function);
+  if (facts == nullptr || facts->composite) return;
+  ops.told = ops.depth;
+  ops.told_op = facts;
+}
+
 std::unique_ptr<at::ObserverContext> op_begin(const at::RecordFunction& function) {
   ThreadOps& ops = thread_ops();
   if (ops.depth < kMaxDepth) ops.names[ops.depth] = function.name();
   ++ops.depth;
+  if (ops.told == 0 && g_tells_ops.load(std::memory_order_relaxed)) begin_told(ops, function);
   return nullptr;
 }
 
-void op_end(const at::RecordFunction&, at::ObserverContext*) {
-  ThreadOps& ops = thread_ops();
-  if (ops.depth == 0) return;
-  --ops.depth;
-  if (ops.written <= ops.depth) return;
+void end_written(ThreadOps& ops) {
   ops.written = ops.depth;
   Recorder* recorder = current_recorder();
   if (recorder == nullptr || ops.recorder != recorder->serial()) return;
   if (ops.unsettled) settle(ops, *recorder);
   if (ops.shown[ops.depth]) recorder->op_end();
+}
+
+void op_end(const at::RecordFunction& function, at::ObserverContext*) {
+  ThreadOps& ops = thread_ops();
+  // Ranges nest, so at depth 0 what ends here was not counted when it began.
+  if (ops.depth == 0) return;
+  --ops.depth;
+  if (ops.written > ops.depth) end_written(ops);
+  if (ops.told > ops.depth) {
+    ops.told = 0;
+    tell_op_end(function, *ops.told_op);
+  }
 }
 
 std::unique_ptr<at::ObserverContext> node_begin(const at::RecordFunction& function) {
@@ -149,55 +139,93 @@ void node_end(const at::RecordFunction&, at::ObserverContext*) {
   if (ops.nodes > 0) --ops.nodes;
 }
 
+// Who wants what, and what torch has been asked for.
+class Wishes {
+ public:
+  static Wishes& instance() {
+    static Wishes* const kWishes = new Wishes;
+    return *kWishes;
+  }
+
+  void record(bool on, bool ops) {
+    const std::lock_guard guard(mutex_);
+    recording_ = on;
+    recording_ops_ = on && ops;
+    paused_ = false;
+    ask();
+  }
+  bool pause(bool on) {
+    const std::lock_guard guard(mutex_);
+    if (!recording_) return false;
+    paused_ = on;
+    ask();
+    return true;
+  }
+  void listen(int change, bool outputs) {
+    const std::lock_guard guard(mutex_);
+    listeners_ += change;
+    if (outputs) with_outputs_ += change;
+    ask();
+  }
+
+ private:
+  Wishes() {
+    ForkGuard::add(
+        ForkOrder::kOps, this, [this] { mutex_.lock(); }, [this](bool) { mutex_.unlock(); });
+  }
+
+  // A range that has begun ends at the callback that it began with, so a thread's depth stays right
+  // whenever this happens.
+  void ask() {
+    const bool writes = recording_ops_ && !paused_;
+    g_writes_ops.store(writes, std::memory_order_relaxed);
+    g_tells_ops.store(listeners_ > 0, std::memory_order_relaxed);
+    const bool ops = writes || listeners_ > 0;
+    const bool outputs = with_outputs_ > 0;
+    set(ops_, ops && !outputs, op_callback());
+    set(ops_with_outputs_, ops && outputs, op_callback().needsOutputs(true));
+    set(nodes_, recording_ && !paused_,
+        at::RecordFunctionCallback(&node_begin, &node_end)
+            .scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  }
+  static at::RecordFunctionCallback op_callback() {
+    return at::RecordFunctionCallback(&op_begin, &op_end).scopes({at::RecordScope::FUNCTION});
+  }
+  static void set(at::CallbackHandle& handle, bool on, const at::RecordFunctionCallback& callback) {
+    const bool is_on = handle != at::INVALID_CALLBACK_HANDLE;
+    if (on && !is_on) handle = at::addGlobalCallback(callback);
+    if (on || !is_on) return;
+    at::removeCallback(handle);
+    handle = at::INVALID_CALLBACK_HANDLE;
+  }
+
+  std::mutex mutex_;
+  bool recording_ = false;
+  bool recording_ops_ = false;
+  bool paused_ = false;
+  int listeners_ = 0;
+  int with_outputs_ = 0;
+  at::CallbackHandle ops_ = at::INVALID_CALLBACK_HANDLE;
+  at::CallbackHandle ops_with_outputs_ = at::INVALID_CALLBACK_HANDLE;
+  at::CallbackHandle nodes_ = at::INVALID_CALLBACK_HANDLE;
+};
+
 }  // namespace
 
-OpObserver::OpObserver(bool ops) {
-  if (ops) {
-    ops_ = at::addGlobalCallback(
-        at::RecordFunctionCallback(&op_begin, &op_end).scopes({at::RecordScope::FUNCTION}));
-  }
-  nodes_ = at::addGlobalCallback(at::RecordFunctionCallback(&node_begin, &node_end)
-                                     .scopes({at::RecordScope::BACKWARD_FUNCTION}));
-  const std::lock_guard guard(g_ops_mutex);
-  g_ops = ops_;
-  g_nodes = nodes_;
-}
+OpObserver::OpObserver(bool ops) { Wishes::instance().record(true, ops); }
+OpObserver::~OpObserver() { Wishes::instance().record(false, false); }
+bool OpObserver::pause(bool on) { return Wishes::instance().pause(on); }
 
-OpObserver::~OpObserver() {
-  const std::lock_guard guard(g_ops_mutex);
-  g_ops = at::INVALID_CALLBACK_HANDLE;
-  g_nodes = at::INVALID_CALLBACK_HANDLE;
-  g_expected.store(nullptr, std::memory_order_release);
-  if (ops_ != at::INVALID_CALLBACK_HANDLE) at::removeCallback(ops_);
-  at::removeCallback(nodes_);
-}
+OpEnds::OpEnds(bool outputs) : outputs_(outputs) { Wishes::instance().listen(+1, outputs_); }
+OpEnds::~OpEnds() { Wishes::instance().listen(-1, outputs_); }
 
-void OpObserver::expect(const ExpectedAllocs* allocs) {
-  const std::lock_guard guard(g_ops_mutex);
-  if (g_nodes == at::INVALID_CALLBACK_HANDLE) return;
-  g_expected.store(allocs, std::memory_order_release);
-  for (const at::CallbackHandle handle : {g_ops, g_nodes}) {
-    if (handle == at::INVALID_CALLBACK_HANDLE) continue;
-    if (allocs == nullptr) {
-      at::reenableCallback(handle);
-    } else {
-      at::disableCallback(handle);
-    }
-  }
-}
-
-bool OpObserver::repeating() noexcept {
-  return g_expected.load(std::memory_order_acquire) != nullptr;
-}
-
-void OpObserver::step_end() noexcept { g_step.fetch_add(1, std::memory_order_relaxed); }
-
-void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
+void push_after_op_begins(Recorder& recorder, const RawEvent& event) noexcept {
   ThreadOps& ops = thread_ops();
   if (ops.recorder != recorder.serial()) begin_recording(ops, recorder);
-  check_expected(ops, recorder, event);
   const std::uint32_t depth = std::min(ops.depth, kMaxDepth);
-  if (ops.written >= depth) return recorder.push(event);
+  if (ops.written >= depth || !g_writes_ops.load(std::memory_order_relaxed)) {
+    return recorder.push(event);
+  }
 
   // Few are ever open at once; a longer row goes in parts.
   std::array<RawEvent, 6> events;
@@ -221,5 +249,7 @@ void set_settle(Settle settle) noexcept { g_settle.store(settle, std::memory_ord
 void settle_at_op_end() noexcept { thread_ops().unsettled = true; }
 
 std::uint32_t node_depth() noexcept { return thread_ops().nodes; }
+
+bool inside_told_op() noexcept { return thread_ops().told != 0; }
 
 }  // namespace peakline::capture

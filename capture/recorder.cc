@@ -139,7 +139,6 @@ Status Recorder::sync() {
 Status Recorder::stop() {
   if (!live()) return {};
   queue_.close();
-  ForkGuard::remove(this);
   g_live.store(nullptr, std::memory_order_release);
   stopping_.store(true, std::memory_order_release);
   queue_.wake();
@@ -148,6 +147,7 @@ Status Recorder::stop() {
   const Status status = writer_->close();
   writer_.reset();
   words_.clear();
+  ForkGuard::remove(this);
   idle_queues().emplace_back(&queue_);
   return status;
 }

@@ -2,13 +2,12 @@
 
 #include "capture/cuda_trace.h"
 #include "capture/fake_storage.h"
-#include "capture/host_allocator.h"
 
 namespace peakline::capture {
 namespace {
 
 constexpr std::uint64_t kCudaRounding = 512;
-bool g_busy = false;  // a session exists; under the GIL
+Session* g_session = nullptr;  // that is not stopped; under the GIL
 
 }  // namespace
 
@@ -16,7 +15,9 @@ Result<std::unique_ptr<Session>> Session::start(std::shared_ptr<Spool> spool,
                                                 const SessionOptions& options,
                                                 PyTypeObject* module_type,
                                                 ModuleCalls::Discover discover) {
-  if (g_busy) {
+  // A forked child may record for itself: its parent's session is only in the way.
+  if (g_session != nullptr && !g_session->recorder_.live()) static_cast<void>(g_session->stop());
+  if (g_session != nullptr) {
     return unsupported(
         "peakline is already tracking this process, and one recording cannot contain another; "
         "leave the first track() block before entering the next");
@@ -35,13 +36,15 @@ Session::Session(Recorder& recorder, const SessionOptions& options, PyTypeObject
       options_(options),
       modules_(module_type, std::move(discover),
                [this](PyObject* args, PyObject* kwargs) { labels_.label_inputs(args, kwargs); }) {
-  g_busy = true;
+  g_session = this;
 }
 
 Session::~Session() { static_cast<void>(stop()); }
 
 Status Session::watch() {
-  PEAKLINE_RETURN_IF_ERROR(HostAllocatorObserver::install());
+  Result<std::unique_ptr<HostAllocatorObserver>> host = HostAllocatorObserver::install();
+  if (!host.ok()) return host.status();
+  host_ = std::move(*host);
   if (options_.cuda) {
     Result<std::unique_ptr<CudaObserver>> cuda =
         CudaObserver::start(recorder_, devices_, options_.cuda_trace);
@@ -49,7 +52,8 @@ Status Session::watch() {
     cuda_ = std::move(*cuda);
   }
   ops_ = std::make_unique<OpObserver>(options_.ops);
-  if (options_.repeats) recorder_.repeat_steps(&OpObserver::expect);
+  AllocGate::expect(nullptr);
+  if (options_.repeats) recorder_.repeat_steps(&AllocGate::expect);
   g_recorder.store(&recorder_, std::memory_order_release);
   return {};
 }
@@ -57,12 +61,12 @@ Status Session::watch() {
 Status Session::stop() {
   if (stopped_) return {};
   stopped_ = true;
+  g_session = nullptr;
   g_recorder.store(nullptr, std::memory_order_release);
   ops_.reset();
   cuda_.reset();
-  HostAllocatorObserver::remove();
+  host_.reset();
   modules_.detach();
-  g_busy = false;
   return recorder_.stop();
 }
 

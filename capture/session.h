@@ -12,8 +12,10 @@
 #include <peakline/status.h>
 #include <peakline/trace.h>
 
+#include "capture/alloc_gate.h"
 #include "capture/cuda_observer.h"
 #include "capture/devices.h"
+#include "capture/host_allocator.h"
 #include "capture/labels.h"
 #include "capture/module_calls.h"
 #include "capture/op_observer.h"
@@ -35,7 +37,7 @@ struct SessionOptions {
 //   start() -> baseline: adopt, blocks, labels -> watch() -> events ... -> stop()
 class Session {
  public:
-  // Refuses when another session is running, or the process cannot be watched.
+  // Refuses when another session is running in this process, or the process cannot be watched.
   static Result<std::unique_ptr<Session>> start(std::shared_ptr<Spool> spool,
                                                 const SessionOptions& options,
                                                 PyTypeObject* module_type,
@@ -73,7 +75,7 @@ class Session {
   void phase(Phase phase, bool begins) { recorder_.phase(phase, begins); }
   void step_end() {
     recorder_.push({.kind = RawKind::kStepEnd});
-    OpObserver::step_end();
+    AllocGate::step_end();
   }
   void marker(const std::string& name);
   void info(const std::string& key, const std::string& value) { recorder_.info(key, value); }
@@ -90,6 +92,7 @@ class Session {
   Labels labels_;
   SessionOptions options_;
   ModuleCalls modules_;
+  std::unique_ptr<HostAllocatorObserver> host_;
   std::unique_ptr<OpObserver> ops_;
   std::unique_ptr<CudaObserver> cuda_;
   bool stopped_ = false;

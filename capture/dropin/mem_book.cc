@@ -32,26 +32,23 @@ void MemBook::raise(std::uint8_t device) {
   if (state.now.total > state.segment.total) state.segment = state.now;
 }
 
-Block& MemBook::add(BlockKey key, Block block, c10::Device device) {
-  remove(key);
+Block& MemBook::add(Block block, c10::Device device) {
+  remove(block.address);
   block.device = device_slot(device);
   block.labelled = std::min(block.labelled, block.bytes);
   book(block, +1);
   raise(block.device);
-  return blocks_.emplace(key, std::move(block)).first->second;
+  return blocks_.insert(std::move(block));
 }
 
 void MemBook::remove(BlockKey key) {
-  auto found = blocks_.find(key);
-  if (found == blocks_.end()) return;
-  book(found->second, -1);
+  const Block* found = find(key);
+  if (found == nullptr) return;
+  book(*found, -1);
   blocks_.erase(found);
 }
 
-Block* MemBook::find(BlockKey key) {
-  auto found = blocks_.find(key);
-  return found == blocks_.end() ? nullptr : &found->second;
-}
+Block* MemBook::find(BlockKey key) { return key == 0 ? nullptr : blocks_.find(key); }
 
 void MemBook::relabel(Block& block, int category, std::int64_t labelled) {
   book(block, -1);
@@ -97,9 +94,9 @@ void MemBook::drop_dead(bool externals_only) {
     return;
   }
   std::vector<BlockKey> gone;
-  for (const auto& [key, block] : blocks_) {
-    if (dead(block)) gone.push_back(key);
-  }
+  blocks_.for_each([&](const Block& block) {
+    if (dead(block)) gone.push_back(block.address);
+  });
   for (BlockKey key : gone) remove(key);
 }
 

@@ -3,15 +3,15 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/StorageImpl.h>
-#include <c10/util/flat_hash_map.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "capture/address_map.h"
 
 namespace peakline::dropin {
 
@@ -23,11 +23,11 @@ struct Usage {
 };
 using DeviceUsage = std::pair<c10::Device, Usage>;
 
-using BlockKey =
-    std::uint64_t;  // an address: of the data of a real block, of the storage of a fake one
+using BlockKey = std::uint64_t;  // an address: of real memory, or made up (see fake_storage.h)
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
 struct Block {
+  BlockKey address = 0;
   enum class State : std::uint8_t {
     kPending,   // taken inside an operator that has not ended
     kSetAside,  // the operator ended and did not return it: library memory
@@ -50,9 +50,10 @@ struct Block {
 class MemBook {
  public:
   // `other`: the category of bytes with no label, or -1 when they stay where their block is.
-  MemBook(int categories, int other) : categories_(categories), other_(other) {}
+  explicit MemBook(int other) : other_(other) {}
 
-  Block& add(BlockKey key, Block block, c10::Device device);
+  // `block.address` is its key. The reference holds until the next add or remove.
+  Block& add(Block block, c10::Device device);
   void remove(BlockKey key);
   [[nodiscard]] Block* find(BlockKey key);
   [[nodiscard]] c10::Device device_of(const Block& block) const {
@@ -91,10 +92,9 @@ class MemBook {
   void fold();
   [[nodiscard]] std::vector<DeviceUsage> listed(const std::vector<Usage>& usages) const;
 
-  int categories_;
   int other_;
   std::vector<DeviceState> devices_;
-  ska::flat_hash_map<BlockKey, Block> blocks_;
+  capture::AddressMap<Block> blocks_;
   std::vector<BlockKey> externals_;
   std::vector<Usage> peak_;                                 // by device slot
   std::vector<std::pair<int, std::vector<Usage>>> frames_;  // open ones, by device slot

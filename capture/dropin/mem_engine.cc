@@ -6,19 +6,20 @@
 
 #include <utility>
 
-#include "capture/dropin/storage_sentinel.h"
+#include "capture/fake_storage.h"
+#include "capture/fork_guard.h"
+#include "capture/host_allocator.h"
 
 namespace peakline::dropin {
 namespace {
 
 int backward_task() { return torch::autograd::get_current_graph_task_id(); }
 
-BlockKey address_key(const c10::Storage& storage) {
-  return reinterpret_cast<BlockKey>(storage.unsafeGetStorageImpl()->data_ptr().get());
-}
-
-BlockKey storage_key(const c10::Storage& storage) {
-  return reinterpret_cast<BlockKey>(storage.unsafeGetStorageImpl());
+// 0: nothing can be known of it.
+BlockKey key_of(const c10::Storage& storage) {
+  const c10::StorageImpl& impl = *storage.unsafeGetStorageImpl();
+  if (const capture::FakeBlock* fake = capture::fake_block(impl)) return fake->address;
+  return reinterpret_cast<BlockKey>(impl.data_ptr().get());
 }
 
 bool is_python(const at::Tensor& tensor) {
@@ -51,9 +52,14 @@ void each_tensor(const std::vector<c10::IValue>& values, Use use) {
 }  // namespace
 
 MemEngine::MemEngine(CategoryPlan plan, std::int64_t granularity, AskPython ask)
-    : plan_(plan), granularity_(granularity), ask_(std::move(ask)), book_(plan.count, plan.other) {
+    : plan_(plan), granularity_(granularity), ask_(std::move(ask)), book_(plan.other) {
   for (auto& task : plain_backwards_) task = -1;
+  capture::ForkGuard::add(
+      capture::ForkOrder::kListeners, this, [this] { mutex_.lock(); },
+      [this](bool) { mutex_.unlock(); });
 }
+
+MemEngine::~MemEngine() { capture::ForkGuard::remove(this); }
 
 void MemEngine::start(bool fake) {
   {
@@ -61,13 +67,14 @@ void MemEngine::start(bool fake) {
     book_.drop_dead(/*externals_only=*/false);
     fake_ = fake;
   }
-  if (!fake) slot_ = std::make_unique<AllocationSlot>(shared_from_this());
-  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/true);
+  listening_.emplace(
+      shared_from_this(),
+      capture::Wants{
+          .host_memory = !fake, .device_memory = !fake, .ops = true, .op_outputs = true});
 }
 
 void MemEngine::stop() {
-  slot_.reset();
-  watch_.reset();
+  listening_.reset();
   std::lock_guard<std::mutex> lock(mutex_);
   pending_.clear();
 }
@@ -103,28 +110,33 @@ std::int64_t MemEngine::rounded(std::int64_t bytes, c10::Device device) const {
   return (bytes + granularity_ - 1) / granularity_ * granularity_;
 }
 
-void MemEngine::on_memory(void* ptr, std::int64_t bytes, c10::Device device) {
-  const auto key = reinterpret_cast<BlockKey>(ptr);
-  if (bytes <= 0) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    book_.remove(key);
-    return;
-  }
+Block MemEngine::new_block(BlockKey key, std::int64_t bytes, int category) {
   Block block;
+  block.address = key;
   block.bytes = block.labelled = bytes;
-  block.category = static_cast<std::int8_t>(category_now());
-  const bool pending = inside_op();
+  block.category = static_cast<std::int8_t>(category);
+  return block;
+}
+
+void MemEngine::on_alloc(const capture::MemoryReport& report) {
+  Block block = new_block(report.address, static_cast<std::int64_t>(report.bytes), category_now());
+  const bool pending = capture::inside_told_op();
   if (pending) block.state = Block::State::kPending;
   std::lock_guard<std::mutex> lock(mutex_);
-  book_.add(key, std::move(block), device);
-  if (pending) pending_.push_back(key);
+  book_.add(std::move(block), report.device);
+  if (pending) pending_.push_back(report.address);
+}
+
+void MemEngine::on_free(const capture::MemoryReport& report) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  book_.remove(report.address);
 }
 
 // True when the output says all there is to know about the blocks behind it.
 bool MemEngine::settle(const at::Tensor& output) {
   if (!is_plain(output)) return false;
   const c10::Storage& storage = output.storage();
-  Block* block = book_.find(address_key(storage));
+  Block* block = book_.find(key_of(storage));
   if (block == nullptr) return true;
   if (block->state == Block::State::kSettled && block->storage) return true;
   const c10::Device device = book_.device_of(*block);
@@ -141,7 +153,7 @@ void MemEngine::set_aside_pending() {
   pending_.clear();
 }
 
-void MemEngine::on_op_end(const at::RecordFunction& call, const OpFacts&) {
+void MemEngine::on_op_end(const at::RecordFunction& call, const capture::OpFacts&) {
   if (fake_) {
     const int category = category_now();
     each_tensor(call.outputs(), [&](const at::Tensor& output) {
@@ -171,34 +183,25 @@ std::int64_t MemEngine::book_fake(const at::Tensor& tensor, c10::Device device, 
                                   bool relabel) {
   const c10::Storage& storage = tensor.storage();
   const std::int64_t bytes = rounded(known_bytes(storage), device);
-  const BlockKey key = storage_key(storage);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (Block* block = book_.find(key)) {
-      if (block->bytes != bytes) book_.resize(*block, bytes);
-      if (relabel || block->labelled != bytes) {
-        book_.relabel(*block, relabel ? category : block->category, bytes);
-      }
-      return bytes;
-    }
-    Block block;
-    block.bytes = block.labelled = bytes;
-    block.category = static_cast<std::int8_t>(category);
-    book_.add(key, std::move(block), device);
-  }
-  put_sentinel(storage, weak_from_this(), [this, key] { on_storage_gone(key); });
-  return bytes;
-}
-
-void MemEngine::on_storage_gone(BlockKey key) {
+  const BlockKey key = capture::fake_address(*storage.unsafeGetStorageImpl());
   std::lock_guard<std::mutex> lock(mutex_);
-  book_.remove(key);
+  if (Block* block = book_.find(key)) {
+    if (block->bytes != bytes) book_.resize(*block, bytes);
+    if (relabel || block->labelled != bytes) {
+      book_.relabel(*block, relabel ? category : block->category, bytes);
+    }
+    return bytes;
+  }
+  Block block = new_block(key, bytes, category);
+  block.storage = storage.getWeakStorageImpl();
+  book_.add(std::move(block), device);
+  return bytes;
 }
 
 void MemEngine::track_fake(const at::Tensor& tensor, int category) {
   if (tensor.has_storage()) {
     std::lock_guard<std::mutex> lock(mutex_);
-    Block* block = book_.find(storage_key(tensor.storage()));
+    Block* block = book_.find(key_of(tensor.storage()));
     // The usual case, a view or an in-place result of something known, needs no word from Python.
     if (block != nullptr &&
         block->bytes == rounded(known_bytes(tensor.storage()), book_.device_of(*block))) {
@@ -226,34 +229,23 @@ std::int64_t MemEngine::label_real(const at::Tensor& tensor, int category) {
   if (storage.device().is_meta()) return book_fake(tensor, storage.device(), category, true);
   const std::int64_t bytes = rounded(known_bytes(storage), storage.device());
   if (bytes == 0) return 0;
-  const BlockKey key = address_key(storage);
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    Block* block = book_.find(key);
-    if (block != nullptr) {
-      book_.relabel(*block, category, bytes);
-      if (!block->storage) block->storage = storage.getWeakStorageImpl();
-      return bytes;
-    }
-    Block external;
-    external.bytes = external.labelled = bytes;
-    external.category = static_cast<std::int8_t>(category);
-    external.storage = storage.getWeakStorageImpl();
-    book_.add(key, std::move(external), storage.device());
+  const BlockKey key = key_of(storage);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Block* block = book_.find(key);
+  if (block != nullptr) {
+    book_.relabel(*block, category, bytes);
+    if (!block->storage) block->storage = storage.getWeakStorageImpl();
+    return bytes;
   }
-  watch_external(storage, key);
+  Block external = new_block(key, bytes, category);
+  external.storage = storage.getWeakStorageImpl();
+  book_.add(std::move(external), storage.device());
+  // Who tells of the end of a block older than the tracker? CUDA's allocator does, the host's when it
+  // is asked to; of others' memory nobody does.
+  const bool told = storage.device().is_cuda() ||
+                    capture::HostAllocatorObserver::watch_free(*storage.unsafeGetStorageImpl());
+  if (!told) book_.note_external(key);
   return bytes;
-}
-
-// Who tells of the end of a block older than the tracker? CUDA's allocator does; the CPU's does
-// not.
-void MemEngine::watch_external(const c10::Storage& storage, BlockKey key) {
-  if (storage.device().is_cuda()) return;
-  if (can_have_sentinel(storage)) {
-    put_sentinel(storage, weak_from_this(), [this, key] { on_storage_gone(key); });
-  } else {
-    with_book([key](MemBook& book) { book.note_external(key); });
-  }
 }
 
 std::int64_t MemEngine::label(const at::Tensor& tensor, int category) {
@@ -272,8 +264,7 @@ std::int64_t MemEngine::label(const at::Tensor& tensor, int category) {
 
 std::optional<MemEngine::Held> MemEngine::held(const c10::Storage& storage) {
   std::lock_guard<std::mutex> lock(mutex_);
-  Block* block = book_.find(storage_key(storage));
-  if (block == nullptr && !storage.device().is_meta()) block = book_.find(address_key(storage));
+  Block* block = book_.find(key_of(storage));
   if (block == nullptr) return std::nullopt;
   return Held{plan_.other < 0 ? block->bytes : block->labelled, block->category,
               book_.device_of(*block)};
@@ -299,8 +290,8 @@ MemEngine::BeforeResize MemEngine::before_resize(const c10::Storage& storage) {
     parked_.erase(parked);
     return {0, category};
   }
-  const BlockKey key = address_key(storage);
-  Block* block = key == 0 ? nullptr : book_.find(key);
+  const BlockKey key = key_of(storage);
+  Block* block = book_.find(key);
   if (block == nullptr) return {};
   return {key, block->category};
 }
@@ -308,7 +299,7 @@ MemEngine::BeforeResize MemEngine::before_resize(const c10::Storage& storage) {
 void MemEngine::after_resize(const c10::Storage& storage, const BeforeResize& before) {
   if (storage.device().is_meta()) {
     std::lock_guard<std::mutex> lock(mutex_);
-    Block* block = book_.find(storage_key(storage));
+    Block* block = book_.find(key_of(storage));
     if (block == nullptr) return;
     const std::int64_t bytes = rounded(known_bytes(storage), book_.device_of(*block));
     book_.resize(*block, bytes);
@@ -316,7 +307,7 @@ void MemEngine::after_resize(const c10::Storage& storage, const BeforeResize& be
     return;
   }
   if (before.category < 0) return;
-  const BlockKey key = address_key(storage);
+  const BlockKey key = key_of(storage);
   const std::int64_t bytes = rounded(known_bytes(storage), storage.device());
   std::lock_guard<std::mutex> lock(mutex_);
   if (before.key != 0 && before.key != key) book_.remove(before.key);
@@ -327,9 +318,7 @@ void MemEngine::after_resize(const c10::Storage& storage, const BeforeResize& be
   }
   Block* block = book_.find(key);
   if (block == nullptr) {
-    Block grown;
-    grown.bytes = bytes;
-    block = &book_.add(key, std::move(grown), storage.device());
+    block = &book_.add(new_block(key, bytes, before.category), storage.device());
     book_.note_external(key);
   }
   book_.relabel(*block, before.category, bytes);

@@ -12,9 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/dropin/allocation_slot.h"
 #include "capture/dropin/mem_book.h"
-#include "capture/dropin/op_watch.h"
+#include "capture/listeners.h"
 
 namespace peakline::dropin {
 
@@ -38,11 +37,10 @@ using AskPython = std::function<FakeFacts(const at::Tensor&)>;
 // A real run is followed by its allocators: every block counts, operators only say which blocks
 // hold tensors. Under FakeTensorMode there is no allocator: the storages of operator outputs count,
 // and each reports its own end. Thread-safe. Create with std::make_shared.
-class MemEngine final : public OpListener,
-                        public AllocationListener,
-                        public std::enable_shared_from_this<MemEngine> {
+class MemEngine final : public capture::Listener, public std::enable_shared_from_this<MemEngine> {
  public:
   MemEngine(CategoryPlan plan, std::int64_t granularity, AskPython ask);
+  ~MemEngine() override;
 
   void start(bool fake);
   void stop();
@@ -87,15 +85,15 @@ class MemEngine final : public OpListener,
     return use(book_);
   }
 
-  void on_op_end(const at::RecordFunction& call, const OpFacts& op) override;
-  void on_memory(void* ptr, std::int64_t bytes, c10::Device device) override;
-  void on_storage_gone(BlockKey key);
+  void on_alloc(const capture::MemoryReport& report) override;
+  void on_free(const capture::MemoryReport& report) override;
+  void on_op_end(const at::RecordFunction& call, const capture::OpFacts& op) override;
 
  private:
   [[nodiscard]] std::int64_t rounded(std::int64_t bytes, c10::Device device) const;
+  [[nodiscard]] static Block new_block(BlockKey key, std::int64_t bytes, int category);
   bool settle(const at::Tensor& output);
   void set_aside_pending();
-  void watch_external(const c10::Storage& storage, BlockKey key);
   void track_fake(const at::Tensor& tensor, int category);
   std::int64_t label_real(const at::Tensor& tensor, int category);
   std::int64_t book_fake(const at::Tensor& tensor, c10::Device device, int category, bool relabel);
@@ -114,8 +112,7 @@ class MemEngine final : public OpListener,
   std::vector<BlockKey> pending_;
   std::unordered_map<c10::StorageImpl*, std::pair<WeakStorage, int>> parked_;  // resized to nothing
 
-  std::unique_ptr<OpWatch> watch_;
-  std::unique_ptr<AllocationSlot> slot_;
+  std::optional<capture::Listening> listening_;
 };
 
 }  // namespace peakline::dropin

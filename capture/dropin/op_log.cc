@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "capture/fork_guard.h"
+
 namespace peakline::dropin {
 namespace {
 
@@ -18,15 +20,19 @@ const char* moment_now() {
 
 }  // namespace
 
-void OpLog::start() {
-  if (!read_) slot_ = std::make_unique<AllocationSlot>(shared_from_this());
-  watch_ = std::make_unique<OpWatch>(shared_from_this(), /*outputs=*/false);
+OpLog::OpLog(ReadLevels read) : read_(std::move(read)) {
+  capture::ForkGuard::add(
+      capture::ForkOrder::kListeners, this, [this] { mutex_.lock(); },
+      [this](bool) { mutex_.unlock(); });
 }
 
-void OpLog::stop() {
-  slot_.reset();
-  watch_.reset();
+OpLog::~OpLog() { capture::ForkGuard::remove(this); }
+
+void OpLog::start() {
+  listening_.emplace(shared_from_this(), capture::Wants{.host_memory = !read_, .ops = true});
 }
+
+void OpLog::stop() { listening_.reset(); }
 
 void OpLog::set_prefix(std::string prefix) {
   std::lock_guard<std::mutex> lock(mutex_);
@@ -40,11 +46,11 @@ std::vector<OpLog::Row> OpLog::take() {
 
 MemoryLevels OpLog::levels() {
   if (read_) return read_();
-  const std::int64_t bytes = cpu_bytes_;
-  return {bytes, bytes, bytes};
+  std::lock_guard<std::mutex> lock(mutex_);
+  return {host_bytes_, host_bytes_, host_bytes_};
 }
 
-void OpLog::on_op_end(const at::RecordFunction&, const OpFacts& op) {
+void OpLog::on_op_end(const at::RecordFunction&, const capture::OpFacts& op) {
   // Upstream leaves out detach; detach_ is autograd's own and reaches no dispatch mode.
   if (op.name == "aten::detach" || op.name == "aten::detach_") return;
   // Where torch keeps dispatch modes out, its own helpers run, such as those inside torch.tensor().
@@ -54,8 +60,20 @@ void OpLog::on_op_end(const at::RecordFunction&, const OpFacts& op) {
   rows_.push_back({prefix_, &op, now, moment_now()});
 }
 
-void OpLog::on_memory(void*, std::int64_t bytes, c10::Device device) {
-  if (device.is_cpu()) cpu_bytes_ += bytes;
+void OpLog::on_alloc(const capture::MemoryReport& report) {
+  on_free(report);  // of a block at the same address that nobody told of
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto bytes = static_cast<std::int64_t>(report.bytes);
+  host_blocks_.insert({report.address, bytes});
+  host_bytes_ += bytes;
+}
+
+void OpLog::on_free(const capture::MemoryReport& report) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const HostBlock* block = host_blocks_.find(report.address);
+  if (block == nullptr) return;
+  host_bytes_ -= block->bytes;
+  host_blocks_.erase(block);
 }
 
 OpLog::ReadLevels device_levels(c10::DeviceType type) {

@@ -3,16 +3,16 @@
 
 #include <c10/core/Device.h>
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "capture/dropin/allocation_slot.h"
-#include "capture/dropin/op_watch.h"
+#include "capture/address_map.h"
+#include "capture/listeners.h"
 
 namespace peakline::dropin {
 
@@ -21,13 +21,11 @@ struct MemoryLevels {
 };
 
 // Logs one row per operator while running. Thread-safe. Create with std::make_shared.
-class OpLog final : public OpListener,
-                    public AllocationListener,
-                    public std::enable_shared_from_this<OpLog> {
+class OpLog final : public capture::Listener, public std::enable_shared_from_this<OpLog> {
  public:
   struct Row {
     std::string prefix;  // the module and the pass, as last told
-    const OpFacts* op;
+    const capture::OpFacts* op;
     MemoryLevels levels;
     // "outside" any backward pass, in "backward", or in one with grad mode on: "recompute".
     const char* moment;
@@ -35,7 +33,8 @@ class OpLog final : public OpListener,
   using ReadLevels = std::function<MemoryLevels()>;
 
   // `read`: asked after each operator. Without it the log counts the CPU's blocks since start().
-  explicit OpLog(ReadLevels read) : read_(std::move(read)) {}
+  explicit OpLog(ReadLevels read);
+  ~OpLog() override;
 
   void start();
   void stop();
@@ -44,17 +43,23 @@ class OpLog final : public OpListener,
   std::vector<Row> take();
   [[nodiscard]] MemoryLevels levels();
 
-  void on_op_end(const at::RecordFunction& call, const OpFacts& op) override;
-  void on_memory(void* ptr, std::int64_t bytes, c10::Device device) override;
+  void on_alloc(const capture::MemoryReport& report) override;
+  void on_free(const capture::MemoryReport& report) override;
+  void on_op_end(const at::RecordFunction& call, const capture::OpFacts& op) override;
 
  private:
+  struct HostBlock {
+    std::uint64_t address = 0;
+    std::int64_t bytes = 0;
+  };
+
   const ReadLevels read_;
-  std::atomic<std::int64_t> cpu_bytes_{0};
   std::mutex mutex_;
+  capture::AddressMap<HostBlock> host_blocks_;  // since start()
+  std::int64_t host_bytes_ = 0;
   std::string prefix_;
   std::vector<Row> rows_;
-  std::unique_ptr<OpWatch> watch_;
-  std::unique_ptr<AllocationSlot> slot_;
+  std::optional<capture::Listening> listening_;
 };
 
 // Reads the caching allocator of `type`'s current device; empty where there is none in use.

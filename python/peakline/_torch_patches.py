@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from torch import _guards, nn
@@ -22,6 +21,7 @@ from torch.optim.optimizer import (
 from peakline import _C
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps
+from peakline._storage_resizes import follow_resizes
 
 
 class _WatchedEngine:
@@ -54,12 +54,9 @@ class _WatchedEngine:
                 self._guess.backward_ended()
 
 
-@contextlib.contextmanager
-def watched_backward(session: _C.Session, guess: GuessedSteps) -> Iterator[None]:
-    with Patches() as patches:
-        engine = _WatchedEngine(Variable._execution_engine, session, guess)
-        patches.set(Variable, "_execution_engine", engine)
-        yield
+def watch_backward(patches: Patches, session: _C.Session, guess: GuessedSteps) -> None:
+    watched = _WatchedEngine(Variable._execution_engine, session, guess)
+    patches.set(Variable, "_execution_engine", watched)
 
 
 class OptimizerWatch:
@@ -129,41 +126,37 @@ class OptimizerWatch:
             self._session.phase(_C.PHASE_OPTIMIZER, False)
 
 
-@contextlib.contextmanager
-def watched_optimizers(watch: OptimizerWatch) -> Iterator[None]:
-    handles = [
-        register_optimizer_step_pre_hook(watch.before),
-        register_optimizer_step_post_hook(watch.after),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-        watch.close()
+def watch_optimizers(patches: Patches, watch: OptimizerWatch) -> None:
+    patches.on_restore(watch.close)
+    patches.on_restore(register_optimizer_step_pre_hook(watch.before).remove)
+    patches.on_restore(register_optimizer_step_post_hook(watch.after).remove)
 
 
-@contextlib.contextmanager
-def watched_classes(session: _C.Session) -> Iterator[None]:
+def watch_classes(patches: Patches, session: _C.Session) -> None:
     """Module classes that are made while tracking are watched like those from before."""
-
-    own = vars(nn.Module).get("__init_subclass__")
+    own = vars(nn.Module).get("__init_subclass__")  # of another library, if any
 
     def init_subclass(cls: type[nn.Module], /, **kwargs: Any) -> None:
-        if own is None:
-            super(nn.Module, cls).__init_subclass__(**kwargs)
-        else:
+        if own is not None:
             own.__get__(None, cls)(**kwargs)
+        else:
+            super(nn.Module, cls).__init_subclass__(**kwargs)
         if session.recording:
             session.watch_type(cls)
 
-    with Patches() as patches:
-        patches.set(nn.Module, "__init_subclass__", classmethod(init_subclass))
-        yield
+    patches.set(nn.Module, "__init_subclass__", classmethod(init_subclass))
 
 
-@contextlib.contextmanager
-def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
+def watch_resizes(patches: Patches) -> None:
+    """Host storages from before are seen from their first resize on."""
+
+    def nothing_more() -> None:
+        pass
+
+    patches.on_restore(follow_resizes(lambda storage: nothing_more))
+
+
+def watch_fake_tensors(patches: Patches, note: Callable[[FakeTensor], None]) -> None:
     """Calls `note` for every FakeTensor that an op of the program gives; not for a compiler's, nor
     for those with which DTensor finds out shapes.
 
@@ -191,10 +184,8 @@ def watched_fake_tensors(note: Callable[[FakeTensor], None]) -> Iterator[None]:
             note(tensor)
         return tensor
 
-    with Patches() as patches:
-        patches.set(FakeTensorMode, "__torch_dispatch__", noted_dispatch)
-        patches.set(FakeTensorMode, "from_tensor", noted_from_tensor)
-        yield
+    patches.set(FakeTensorMode, "__torch_dispatch__", noted_dispatch)
+    patches.set(FakeTensorMode, "from_tensor", noted_from_tensor)
 
 
 def _is_compiling() -> bool:

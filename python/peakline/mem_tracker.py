@@ -6,7 +6,6 @@ import contextlib
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from functools import wraps
 from typing import Any, Protocol
 
 import torch
@@ -43,7 +42,7 @@ from peakline._dropin.mem_stats import (
 )
 from peakline._dropin.subclasses import SubclassFacts
 from peakline._dropin.trees import tensors_in
-from peakline._patches import Patches
+from peakline._storage_resizes import follow_resizes
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
 
@@ -130,7 +129,6 @@ class MemTracker(TorchDispatchMode):
         self._mod_tracker._on_inactive = self._close_frame
         self._ac_mod: weakref.ref[nn.Module] | None = None
         self._orig_resize: Callable[..., Any] = torch.UntypedStorage.resize_
-        self._patches = Patches()
         self._depth = 0
         self._fake_mode_on_entry: Any = None
         # Modules running now, by name: where to write their peak, and the engine's frame.
@@ -280,21 +278,17 @@ class MemTracker(TorchDispatchMode):
             self._write_peak(*frame[:2], self._engine.frame_peak(frame[2]))
 
     def _track_resize(self) -> None:
-        """Follows UntypedStorage.resize_, which no operator reports."""
         engine = self._engine
-        orig_resize = self._orig_resize = torch.UntypedStorage.resize_
 
-        @wraps(orig_resize)
-        def resize_(st: torch.UntypedStorage, size: int) -> Any:
+        def follow(st: torch.UntypedStorage) -> Callable[[], None]:
             before = engine.before_resize(st)
-            result = orig_resize(st, size)
-            engine.after_resize(st, before)
-            return result
+            return lambda: engine.after_resize(st, before)
 
-        self._patches.set(torch.UntypedStorage, "resize_", resize_)
+        self._orig_resize = torch.UntypedStorage.resize_
+        self._forget_resizes = follow_resizes(follow)
 
     def _restore_resize(self) -> None:
-        self._patches.restore()
+        self._forget_resizes()
 
     # Labels
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable
@@ -16,13 +15,15 @@ from torch.optim.optimizer import Optimizer
 
 from peakline import _C, _cuda_baseline
 from peakline._module_names import ModuleNames
+from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps, Steps
 from peakline._torch_patches import (
     OptimizerWatch,
-    watched_backward,
-    watched_classes,
-    watched_fake_tensors,
-    watched_optimizers,
+    watch_backward,
+    watch_classes,
+    watch_fake_tensors,
+    watch_optimizers,
+    watch_resizes,
 )
 from peakline.run import Run
 
@@ -51,7 +52,7 @@ class Tracker:
         self._ops = ops
         self._path = "" if path is None else os.fspath(path)
         self._info = info or {}
-        self._patches = contextlib.ExitStack()
+        self._patches = Patches()
         self._session: _C.Session | None = None
         self._fake_cuda = False
 
@@ -76,7 +77,7 @@ class Tracker:
             session.watch()
             self._patch(session, cuda)
         except BaseException:
-            self._patches.close()
+            self._patches.restore()
             session.stop()
             raise
         finally:
@@ -115,11 +116,12 @@ class Tracker:
                 session.fake_tensor(tensor, tensor.fake_device)
 
     def _patch(self, session: _C.Session, cuda: bool) -> None:
-        self._patches.enter_context(watched_backward(session, self._guess))
-        self._patches.enter_context(watched_optimizers(self._watch))
-        self._patches.enter_context(watched_classes(session))
+        watch_backward(self._patches, session, self._guess)
+        watch_optimizers(self._patches, self._watch)
+        watch_classes(self._patches, session)
+        watch_resizes(self._patches)
         if not self._virtual:  # whose memory has nothing to do with what torch imagines
-            self._patches.enter_context(watched_fake_tensors(self._note_fake))
+            watch_fake_tensors(self._patches, self._note_fake)
         if cuda:
             _cuda_baseline.when_started(session)
 
@@ -160,8 +162,8 @@ class Tracker:
         session, self._session = self._session, None
         if session is None:
             return
-        if session.recording:
-            self._patches.close()
+        self._patches.restore()
+        if session.recording:  # not in a forked child
             session.label_alive()  # what the last step replaced after its backward
             if not self._fake_cuda and not self._virtual:
                 _cuda_baseline.check_totals(session)

@@ -23,6 +23,13 @@ class SubclassFacts:
             ours = self.fake_mode is None or tensor.fake_mode is self.fake_mode
             return ours, tensor.fake_device, ()
         if is_traceable_wrapper_subclass(tensor):
-            inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
-            return False, None, [part for part in inner if isinstance(part, torch.Tensor)]
+            return False, None, _parts(tensor)
         return False, tensor.device, ()
+
+
+def _parts(tensor: Any) -> list[torch.Tensor]:
+    try:
+        inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    except Exception:  # asked at the end of an op, where nobody could handle it
+        return []  # a subclass that does not say what is inside it has no memory that we know of
+    return [part for part in inner if isinstance(part, torch.Tensor)]

@@ -1,4 +1,6 @@
 // Bindings of capture/: a session of tracking.
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Storage.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
@@ -6,6 +8,7 @@
 
 #include "bindings.h"
 #include "capture/cuda_observer.h"
+#include "capture/host_allocator.h"
 #include "capture/session.h"
 #include "capture/spool.h"
 #include "errors.h"
@@ -102,10 +105,16 @@ void bind_capture(py::module_& m) {
       .def("info", &Session::info)
       .def_property_readonly("recording", &Session::recording)
       .def_property_readonly("repeating",
-                             [](const Session&) { return capture::OpObserver::repeating(); });
+                             [](const Session&) { return capture::AllocGate::repeating(); });
   bind_baseline(session);
   bind_labels(session);
 
+  m.def("watch_host_storage", [](const py::object& storage) {
+    if (torch::isStorage(storage.ptr())) {
+      capture::HostAllocatorObserver::watch_free(
+          *torch::createStorage(storage.ptr()).unsafeGetStorageImpl());
+    }
+  });
   m.attr("CATEGORY_PARAMETER") = category::kParameter.raw();
   m.attr("CATEGORY_COMM") = category::kComm.raw();
   m.attr("CATEGORY_BUFFER") = category::kBuffer.raw();

@@ -1,0 +1,87 @@
+#include "capture/alloc_gate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <span>
+
+#include "capture/fork_guard.h"
+#include "capture/op_observer.h"
+
+namespace peakline::capture {
+namespace {
+
+constexpr std::size_t kExpectedAhead = 8;  // allocations: a cache line of them
+
+// What every allocation looks at, in one cache line.
+struct alignas(64) ThreadAllocs {
+  std::uint64_t recorder = 0;
+  std::uint64_t step = 0;
+  std::size_t count = 0;  // in this step
+  const ExpectedAllocs* expecting = nullptr;
+  std::span<const std::uint64_t> expected = {};  // of this thread
+};
+constinit thread_local ThreadAllocs t_allocs __attribute__((tls_model("initial-exec")));
+
+// Apart from what changes more often.
+alignas(64) std::atomic<const ExpectedAllocs*> g_expected{nullptr};
+std::atomic<std::uint64_t> g_step{0};
+
+// What is expected and whether ops are watched change together.
+std::mutex& expect_mutex() {
+  static std::mutex* const kMutex = [] {
+    auto* mutex = new std::mutex;
+    ForkGuard::add(
+        ForkOrder::kGate, mutex, [mutex] { mutex->lock(); }, [mutex](bool) { mutex->unlock(); });
+    return mutex;
+  }();
+  return *kMutex;
+}
+
+// The first allocation that is not as in the steps before: from the next op on, ops are watched.
+void check_expected(ThreadAllocs& allocs, Recorder& recorder, const RawEvent& event) {
+  const std::uint64_t step = g_step.load(std::memory_order_relaxed);
+  if (allocs.step != step) {
+    allocs.step = step;
+    allocs.count = 0;
+  }
+  const std::size_t index = allocs.count++;
+  const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
+  if (expected == nullptr) return;
+  if (allocs.expecting != expected) {
+    allocs.expecting = expected;
+    allocs.expected = expected->of(recorder.this_thread());
+  }
+  if (index >= allocs.expected.size() ||
+      allocs.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
+    return AllocGate::expect(nullptr);
+  }
+  __builtin_prefetch(
+      &allocs.expected[std::min(index + kExpectedAhead, allocs.expected.size() - 1)]);
+}
+
+}  // namespace
+
+void AllocGate::expect(const ExpectedAllocs* allocs) {
+  const std::lock_guard guard(expect_mutex());
+  g_expected.store(allocs, std::memory_order_release);
+  if (!OpObserver::pause(allocs != nullptr)) g_expected.store(nullptr, std::memory_order_release);
+}
+
+bool AllocGate::repeating() noexcept {
+  return g_expected.load(std::memory_order_acquire) != nullptr;
+}
+
+void AllocGate::step_end() noexcept { g_step.fetch_add(1, std::memory_order_relaxed); }
+
+void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
+  ThreadAllocs& allocs = t_allocs;
+  if (allocs.recorder != recorder.serial()) {
+    if (!recorder.live()) return;  // it must not take this thread from a later one
+    allocs = {.recorder = recorder.serial()};
+  }
+  check_expected(allocs, recorder, event);
+  push_after_op_begins(recorder, event);
+}
+
+}  // namespace peakline::capture
