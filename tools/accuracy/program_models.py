@@ -262,7 +262,7 @@ def unet_fp16_scaler(device: str) -> Step:
             )  # fmt: skip
 
         def forward(self, x: Tensor) -> Tensor:
-            kept = []
+            kept: list[Tensor] = []
             for block in self.down:
                 x = block(x if not kept else F.max_pool2d(x, 2))
                 kept.append(x)
