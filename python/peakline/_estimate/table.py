@@ -15,7 +15,7 @@ _TOP_MODULES = 12
 
 def render(answer: dict[str, Any], title: str) -> str:
     """`answer` is the JSON object; `title` the line above it."""
-    title += "; partial" if answer["partial"] else ""
+    title += "; partial" if answer.get("partial") else ""
     parts = [title, _head(answer), _categories(answer), _modules(answer), _steps(answer)]
     parts += [_other_devices(answer), _out_of_memory(answer), _unknown(answer)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -37,7 +37,7 @@ def _head(answer: dict[str, Any]) -> str:
         remark = f"{len(answer['communicators'])} communicators{guessed}"
         lines += _fact("With NCCL", answer["peak_with_nccl"], remark)
     lines += _fact("Memory limit", answer["memory_limit"], _verdict(answer))
-    if answer["needed_reserved"] is not None:
+    if answer.get("needed_reserved") is not None:
         lines += _fact("Would do", answer["needed_reserved"], "reserved, without the limit")
     return "\n".join(lines)
 
@@ -63,7 +63,7 @@ def _reserved(answer: dict[str, Any]) -> str:
 
 def _verdict(answer: dict[str, Any]) -> str:
     spare = answer.get("memory_spare", answer["memory_limit"] - answer["peak_reserved"])
-    if not answer["fits"]:
+    if spare < 0 or not answer.get("fits", not answer["ooms"]):
         return "does not fit"
     return f"fits, {format_size(spare)} to spare"
 
