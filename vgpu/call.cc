@@ -8,6 +8,7 @@
 #include <peakline/kernel_memory.h>
 
 #include "vgpu/shape_functions.h"
+#include "vgpu/values/rules.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -110,6 +111,7 @@ OpInfo describe(const c10::OperatorHandle& op) {
   if (info.takes_masks) info.dynamic = false;
   info.counts_versions = info.changes_in_place && schema.name().starts_with("aten::_foreach_");
   info.shapes = shape_function(info.full_name);
+  info.value_rule = value_rule(info.name.text);
   info.mixes_devices = takes_host_tensors(schema.name());
   info.elementwise = info.view || op.hasTag(at::Tag::pointwise) || is_iterator_op(info.full_name);
   info.has_kernel_rule = has_kernel_rule(schema.name());

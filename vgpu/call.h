@@ -14,6 +14,7 @@ namespace peakline::vgpu {
 
 class ShapeBuilder;
 struct Call;
+struct ValueRule;
 
 // Says what an op gives, where torch has no shape function in C++ that could be asked. False: it
 // does not apply to these arguments.
@@ -37,6 +38,7 @@ struct OpInfo {
   bool elementwise = false;       // torch declares it as one loop over elements, or as a view
   bool has_kernel_rule = false;   // what it allocates may depend on switches
   ShapeRule rule = nullptr;
+  const ValueRule* value_rule = nullptr;        // what follows where not all operands are known
   const c10::KernelFunction* shapes = nullptr;  // torch's own, in C++
 };
 

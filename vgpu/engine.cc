@@ -22,7 +22,7 @@ Engine::Engine(const EngineOptions& options)
   if (options.planner) planner_ = planner_process(*options.planner, options.memory.profile);
 }
 
-ValuePolicy Engine::policy() {
+ValuePolicy Engine::policy() const {
   const std::lock_guard guard(mutex_);
   return options_.policy;
 }
@@ -32,9 +32,19 @@ void Engine::set_policy(const ValuePolicy& policy) {
   options_.policy = policy;
 }
 
-void Engine::count_unknown(const std::string& op) {
+void Engine::ask(const std::string& what, Decides decides) {
+  AskedFn listener;
+  {
+    const std::lock_guard guard(mutex_);
+    ++unknown_[what];
+    listener = listener_;
+  }
+  if (listener) listener(what, decides);
+}
+
+void Engine::set_listener(AskedFn listener) {
   const std::lock_guard guard(mutex_);
-  ++unknown_[op];
+  listener_ = std::move(listener);
 }
 
 std::map<std::string, std::uint64_t> Engine::unknown_values() {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,11 +22,22 @@ namespace peakline::vgpu {
 
 // What a read of a value that cannot be known answers.
 struct ValuePolicy {
-  double number = 1.0;     // floating point
-  std::int64_t whole = 1;  // integers
-  bool truth = false;      // bools
-  double nonzero = 1.0;    // share of the elements that count as nonzero
+  double number = 1.0;        // floating point
+  std::int64_t whole = 1;     // integers
+  std::optional<bool> truth;  // bools; without it comparisons follow from the numbers above
+  double nonzero = 1.0;       // share of the elements that count as nonzero
 };
+
+// What may come out otherwise because a value was unknown.
+enum class Decides : std::uint8_t {
+  kNothing,  // nothing that is seen from here: a number that may only be printed
+  kNumbers,  // whole numbers that went to the host in a row
+  kBranch,   // which way the program goes
+  kSize,     // how many of something there are
+};
+
+// Hears of every value that was asked for and made up. May throw, to end the program.
+using AskedFn = std::function<void(const std::string& what, Decides decides)>;
 
 struct EngineOptions {
   MemoryOptions memory;
@@ -75,11 +87,18 @@ class Engine {
   [[nodiscard]] int devices() const noexcept { return memory_.devices(); }
   [[nodiscard]] std::uint64_t value_bytes() const noexcept { return options_.value_bytes; }
 
-  [[nodiscard]] ValuePolicy policy();
+  [[nodiscard]] ValuePolicy policy() const;
   void set_policy(const ValuePolicy& policy);
-  // A value was asked for that nobody can know.
-  void count_unknown(const std::string& op);
+  // A value was asked for that nobody can know. `what` asked, and told the listener.
+  void ask(const std::string& what, Decides decides);
+  void set_listener(AskedFn listener);
   [[nodiscard]] std::map<std::string, std::uint64_t> unknown_values();
+  // Optimizer steps so far, as far as anybody tells.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+  void count_step() noexcept { ++steps_; }
+  // A stand-in of ours (`assume`) was read as a number of something.
+  void use_assumption() noexcept { assumption_used_ = true; }
+  [[nodiscard]] bool assumption_used() const noexcept { return assumption_used_; }
 
   // A library's memory that stays: allocated on first use, freed with the session.
   // `thread` tells the calling thread's handles from others'; 0 where all threads share.
@@ -105,7 +124,10 @@ class Engine {
   StreamPool streams_;
   ShapeCache cache_;
   Counters counters_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::atomic<std::uint64_t> steps_{0};
+  std::atomic<bool> assumption_used_{false};
+  AskedFn listener_;
   std::map<std::string, std::uint64_t> unknown_;
   std::map<WorkspaceKey, Block> workspaces_;
   std::set<std::string> outputs_only_;

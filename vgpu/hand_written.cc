@@ -20,25 +20,19 @@ namespace {
 Engine& engine(const char* op) { return engine_or_throw(op); }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  if (prepare_values(engine("aten::fill_"), self)) values_of(self).fill_(value);
+  fill_values(engine("aten::fill_"), self, value);
   return self;
 }
 
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
               value.dim(), " dimensions.");
-  Engine& gpu = engine("aten::fill_");
-  const bool known = value.is_cpu() || has_values(value);
-  if (known && prepare_values(gpu, self)) {
-    values_of(self).fill_(value.is_cpu() ? value : values_of(value));
-  } else {
-    forget_values(self);
-  }
+  copy_values(engine("aten::fill_"), self, value);
   return self;
 }
 
 at::Tensor& zero(at::Tensor& self) {
-  if (prepare_values(engine("aten::zero_"), self)) values_of(self).zero_();
+  fill_values(engine("aten::zero_"), self, 0);
   return self;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "vgpu/collectives.h"
+#include "vgpu/ctc_loss.h"
 #include "vgpu/factories.h"
 #include "vgpu/hand_written.h"
 #include "vgpu/shape_rules.h"
@@ -123,6 +124,7 @@ void register_kernels() {
   }
   made->autograd = make_library("aten", c10::DispatchKey::AutogradPrivateUse1);
   made->autograd->impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible));
+  add_ctc_loss_of_tensors(*made->autograd);
   made->fallback = make_library("_", c10::DispatchKey::PrivateUse1);
   made->fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&run_unknown_op>());
   made->c10d = make_library("c10d", c10::DispatchKey::PrivateUse1);

@@ -8,27 +8,56 @@
 #include "vgpu/shape_builder.h"
 #include "vgpu/shape_rule_sets.h"
 #include "vgpu/values.h"
+#include "vgpu/values/host_run.h"
 
 namespace peakline::vgpu {
 namespace {
 
 Engine& engine(const Call& call) { return engine_or_throw(call.info.full_name.c_str()); }
 
-// How many of `elements` are taken to be nonzero.
+void ask(const Call& call) { engine(call).ask(call.info.name.text, Decides::kSize); }
+
+// How many of `elements` that nobody knows are taken to be nonzero.
 std::int64_t share(const Call& call, std::int64_t elements) {
   if (elements == 0) return 0;
-  engine(call).count_unknown(call.info.name.text);
+  ask(call);
   return static_cast<std::int64_t>(
       std::llround(engine(call).policy().nonzero * static_cast<double>(elements)));
 }
 
+std::int64_t total(const at::Tensor& counted) { return counted.sum().item<std::int64_t>(); }
+
 std::int64_t nonzero_count(const Call& call, const at::Tensor& tensor) {
-  if (is_virtual(tensor)) {
-    if (!has_values(tensor)) return share(call, tensor.numel());
-    return values_of(tensor).count_nonzero().item<std::int64_t>();
+  const HostRun host;
+  if (const auto known = known_values(tensor)) return known->count_nonzero().item<std::int64_t>();
+  const std::optional<Bounds> bounds = bounds_of(tensor);
+  if (!bounds || bounds->is_uniform()) {
+    const bool never_zero = bounds && total(bounds->low.gt(0).logical_or(bounds->high.lt(0))) > 0;
+    return never_zero ? tensor.numel() : share(call, tensor.numel());
   }
-  if (tensor.is_cpu()) return tensor.count_nonzero().item<std::int64_t>();
-  return share(call, tensor.numel());
+  const std::int64_t surely = total(bounds->low.gt(0).logical_or(bounds->high.lt(0)));
+  const std::int64_t never = total(bounds->low.eq(0).logical_and(bounds->high.eq(0)));
+  return surely + share(call, tensor.numel() - surely - never);
+}
+
+// The largest that an element may be; nothing when its type is all that is known of it.
+std::optional<std::int64_t> largest(const at::Tensor& tensor) {
+  const std::optional<Bounds> bounds = bounds_of(tensor);
+  if (!bounds || tensor.numel() == 0) return std::nullopt;
+  const HostRun host;
+  const double high = bounds->high.max().item<double>();
+  if (high >= limits_of(tensor.scalar_type()).high) return std::nullopt;
+  return static_cast<std::int64_t>(high);
+}
+
+// How many different elements there can be at most.
+std::int64_t most_different(const at::Tensor& tensor, std::int64_t elements) {
+  if (!at::isIntegralType(tensor.scalar_type(), true)) return elements;
+  const std::optional<Bounds> bounds = bounds_of(tensor);
+  if (!bounds || elements == 0) return elements;
+  const HostRun host;
+  const double values = bounds->high.max().item<double>() - bounds->low.min().item<double>() + 1;
+  return values < static_cast<double>(elements) ? static_cast<std::int64_t>(values) : elements;
 }
 
 bool nonzero(const Call& call, ShapeBuilder& out) {
@@ -49,10 +78,10 @@ bool masked_select(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
-// unique and its like: every element may be another one.
+// unique and its like: every element may be another one, as far as there are others.
 void unique_results(const Call& call, ShapeBuilder& out, at::IntArrayRef sizes, std::int64_t count,
                     at::IntArrayRef inverse, bool wants_inverse, bool wants_counts) {
-  engine(call).count_unknown(call.info.name.text);
+  ask(call);
   out.fresh(call.args[0].toTensor().scalar_type(), sizes);
   if (wants_inverse)
     out.fresh(at::kLong, inverse);
@@ -63,7 +92,8 @@ void unique_results(const Call& call, ShapeBuilder& out, at::IntArrayRef sizes, 
 
 bool unique(const Call& call, ShapeBuilder& out) {
   const at::Tensor& self = call.args[0].toTensor();
-  unique_results(call, out, {self.numel()}, self.numel(), self.sizes(), call.args[2].toBool(),
+  const std::int64_t count = most_different(self, self.numel());
+  unique_results(call, out, {count}, count, self.sizes(), call.args[2].toBool(),
                  call.args[3].toBool());
   return true;
 }
@@ -94,11 +124,11 @@ bool repeat_interleave(const Call& call, ShapeBuilder& out) {
   std::int64_t count = 0;
   if (!call.args[1].isNone()) {
     count = call.args[1].toInt();
-  } else if (is_virtual(repeats) && has_values(repeats)) {
-    count = values_of(repeats).sum().item<std::int64_t>();
   } else {
-    engine(call).count_unknown(call.info.name.text);
-    count = repeats.numel() * engine(call).policy().whole;
+    const at::Tensor values =
+        answered_values(engine(call), repeats, call.info.name.text.c_str(), Decides::kSize);
+    const HostRun host;
+    count = total(values);
   }
   out.fresh(repeats.scalar_type(), {count});
   return true;
@@ -108,11 +138,12 @@ bool bincount(const Call& call, ShapeBuilder& out) {
   const at::Tensor& self = call.args[0].toTensor();
   const bool weighted = call.args[1].isTensor() && call.args[1].toTensor().defined();
   std::int64_t bins = 0;
-  if (is_virtual(self) && has_values(self)) {
-    bins = self.numel() == 0 ? 0 : values_of(self).max().item<std::int64_t>() + 1;
-  } else if (self.numel() > 0) {
-    engine(call).count_unknown(call.info.name.text);
-    bins = engine(call).policy().whole + 1;
+  if (self.numel() > 0) {
+    const bool known = known_values(self).has_value();
+    if (!known && call.args[2].toInt() == 0) ask(call);
+    const std::int64_t told = engine(call).policy().whole;
+    const std::int64_t most = largest(self).value_or(told);
+    bins = (known || told == ValuePolicy{}.whole ? most : std::min(most, told)) + 1;
   }
   const at::ScalarType dtype = !weighted                                             ? at::kLong
                                : call.args[1].toTensor().scalar_type() == at::kFloat ? at::kFloat
@@ -121,14 +152,27 @@ bool bincount(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+// Nothing when it depends on elements that are unknown.
+std::optional<bool> are_equal(const at::Tensor& self, const at::Tensor& other) {
+  if (self.is_set_to(other)) return true;
+  const std::optional<Bounds> one = bounds_of(self);
+  const std::optional<Bounds> two = bounds_of(other);
+  if (!one || !two) return std::nullopt;
+  const HostRun host;
+  if (at::any(one->low.gt(two->high).logical_or(two->low.gt(one->high))).item<bool>()) return false;
+  if (one->is_fixed() && two->is_fixed()) return true;
+  return std::nullopt;
+}
+
 bool equal(const Call& call, ShapeBuilder& out) {
   const at::Tensor& self = call.args[0].toTensor();
   if (self.sizes() != call.args[1].toTensor().sizes()) {
     out.value(false);
     return true;
   }
-  engine(call).count_unknown(call.info.name.text);
-  out.value(engine(call).policy().truth);
+  const std::optional<bool> known = are_equal(self, call.args[1].toTensor());
+  if (!known) engine(call).ask(call.info.name.text, Decides::kBranch);
+  out.value(known.value_or(engine(call).policy().truth.value_or(false)));
   return true;
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "vgpu/values/value.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -23,6 +25,14 @@ c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* 
   auto* record = new StorageRecord{engine.serial(), block->address, device, {}};
   return {reinterpret_cast<void*>(block->address), record, &release,
           c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))};
+}
+
+ValuePtr first_bytes(Value& value, std::uint64_t bytes) {
+  const c10::Storage all = value.evaluate().bytes;
+  if (!all) return {};
+  const c10::Storage less = host_storage(bytes);
+  if (bytes > 0) std::memcpy(less.mutable_data(), all.data(), bytes);
+  return Value::of_bytes(less);
 }
 
 class VirtualAllocator : public c10::Allocator {
@@ -66,17 +76,11 @@ void resize_storage(Engine& engine, c10::StorageImpl& storage, std::uint64_t byt
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   if (storage.nbytes() == bytes) return;
   const std::uint64_t kept = std::min<std::uint64_t>(bytes, storage.nbytes());
-  const c10::Storage values = record->values;
+  const ValuePtr value = record->value;
   c10::DataPtr fresh = make_data(engine, record->device, bytes, &op);
-  if (values && bytes <= engine.value_bytes()) {
-    // What grows is not known, so the values stay known only where none are added.
-    if (bytes == kept) {
-      c10::Storage less = c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
-          c10::GetAllocator(c10::kCPU), true);
-      if (kept > 0) std::memcpy(less.mutable_data(), values.data(), kept);
-      static_cast<StorageRecord*>(fresh.get_context())->values = std::move(less);
-    }
+  // What grows is not known, so values stay known only where none are added.
+  if (value && value->exact() && bytes == kept) {
+    static_cast<StorageRecord*>(fresh.get_context())->value = first_bytes(*value, kept);
   }
   storage.set_data_ptr_noswap(std::move(fresh));
   storage.set_nbytes(bytes);

@@ -6,19 +6,21 @@
 #include <c10/core/StorageImpl.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "vgpu/engine.h"
 
 namespace peakline::vgpu {
+
+class Value;  // values/value.h
 
 // What hangs on a virtual storage's DataPtr as its context.
 struct StorageRecord {
   std::uint64_t engine = 0;  // serial of the session that made it
   std::uint64_t address = 0;
   int device = 0;
-  // The same bytes in host memory, where they are known; null otherwise. Every view of the virtual
-  // storage is the same view of this one.
-  c10::Storage values;
+  // What is known of its bytes; null: nothing. Every view of the storage shares it.
+  std::shared_ptr<Value> value;
 };
 
 // The allocator that virtual storages name as theirs. Never destroyed.

@@ -26,6 +26,13 @@ inline StorageRecord* record_of(const at::Tensor& tensor) noexcept {
   return storage ? record_of(*storage.unsafeGetStorageImpl()) : nullptr;
 }
 
+// Whether the tensor is all of its storage, each element once.
+inline bool covers_storage(const at::Tensor& tensor) {
+  const std::size_t bytes = tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes();
+  return static_cast<std::size_t>(tensor.numel()) * tensor.element_size() == bytes &&
+         tensor.is_non_overlapping_and_dense();
+}
+
 // A tensor over `storage` with this layout.
 at::Tensor make_tensor(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
                        c10::IntArrayRef strides, std::int64_t offset = 0);

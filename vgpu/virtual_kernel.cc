@@ -31,32 +31,26 @@ std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
   return entry;
 }
 
-bool small_enough(const Engine& engine, const ShapeEntry& entry) {
-  std::uint64_t bytes = 0;
-  for (const std::uint64_t size : entry.fresh) bytes += size;
-  return bytes <= engine.value_bytes();
-}
-
-// A GradScaler's gradients are taken to be finite: its flag keeps the zero it was made with, so that
-// the optimizer steps.
-bool taken_as_finite(const Call& call, std::size_t tensor) {
-  return call.argument_of[tensor] == 1 &&
-         call.info.name.text == "aten::_amp_foreach_non_finite_check_and_unscale_";
-}
+// Ops of other libraries are run at once: what they do beside computing is not known.
+bool can_wait(const OpInfo& info) { return info.name.text.starts_with("aten::"); }
 
 class Runner {
  public:
   Runner(Engine& engine, Call& call, OpInfo& info) : engine_(engine), call_(call), info_(info) {}
 
   void run(torch::jit::Stack& stack) {
-    const bool known = reads_only_values(call_);
+    const Follow how = what_follows(call_);
     std::optional<ValueRun> values;
-    if (known && depends_on_values(call_)) values = run_on_values(engine_, call_);
+    const bool now = depends_on_values(call_) || !can_wait(info_);
+    if (how == Follow::kExact && now) values = run_on_values(engine_, call_);
     const ShapeEntry* entry = find(values);
-    if (known && !values && small_enough(engine_, *entry)) values = run_on_values(engine_, call_);
-    forget_written(values);
     torch::jit::Stack results = run_program(engine_, call_, info_.name, *entry);
-    if (values) keep_values(*entry, *values, results);
+    if (values) {
+      keep_values(engine_, call_, *entry, *values, results);
+    } else {
+      follow(engine_, call_, now && how == Follow::kExact ? Follow::kNothing : how, *entry,
+             results);
+    }
     stack.resize(stack.size() - info_.arity);
     for (c10::IValue& result : results) stack.push_back(std::move(result));
   }
@@ -84,45 +78,6 @@ class Runner {
 
   static void count(std::atomic<std::uint64_t>& counter) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
-
-  void forget_written(const std::optional<ValueRun>& values) {
-    if (call_.info.written == 0) return;
-    for (std::size_t i = 0; i < call_.tensors.size(); ++i) {
-      if (!call_.writes(i) || !is_virtual(*call_.tensors[i])) continue;
-      if (!values && !taken_as_finite(call_, i)) forget_values(*call_.tensors[i]);
-    }
-  }
-
-  // New tensors get the values that were computed for them; what was changed in place has them.
-  void keep_values(const ShapeEntry& entry, const ValueRun& values, torch::jit::Stack& results) {
-    for (std::size_t i = 0; i < call_.tensors.size(); ++i) {
-      if (!call_.only_writes(i) || !is_virtual(*call_.tensors[i])) continue;
-      const bool fits = values.stand_ins[i].sizes() == call_.tensors[i]->sizes();
-      if (fits)
-        give_values(engine_, *call_.tensors[i], values.stand_ins[i]);
-      else
-        forget_values(*call_.tensors[i]);
-    }
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      keep_values(entry.outputs[i], values.results[i], results[i]);
-    }
-  }
-
-  void keep_values(const Output& output, const c10::IValue& computed, c10::IValue& result) {
-    if (output.kind == Output::Kind::kValue) {
-      result = computed;
-    } else if (output.kind == Output::Kind::kFresh && computed.isTensor() &&
-               computed.toTensor().sizes() == result.toTensor().sizes()) {
-      give_values(engine_, result.toTensor(), computed.toTensor());
-    } else if (output.kind == Output::Kind::kList) {
-      const auto made = result.toListRef();
-      const auto found = computed.toListRef();
-      for (std::size_t i = 0; i < made.size(); ++i) {
-        c10::IValue item = made[i];
-        keep_values(output.items[i], found[i], item);
-      }
-    }
   }
 
   Engine& engine_;
@@ -153,10 +108,9 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
             c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - info.arity), info.arity));
   collect_tensors(call);
   if (call.device < 0) call.device = ThisThread::device();
-  if (only_changes_values(call) && !reads_only_values(call)) {
+  if (only_changes_values(call) && what_follows(call) == Follow::kNothing) {
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
-      if (!call.writes(i) || !is_virtual(*call.tensors[i]) || taken_as_finite(call, i)) continue;
-      forget_values(*call.tensors[i]);
+      if (call.writes(i) && is_virtual(*call.tensors[i])) forget_values(*call.tensors[i]);
     }
     if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();

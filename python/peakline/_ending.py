@@ -25,6 +25,13 @@ class TimeIsUp(Ending):
     partial = True
 
 
+class EndlessQuestion(Ending):
+    """A loop waits for a value that nobody can know, and that does not come."""
+
+    status = TIME_IS_UP
+    partial = True
+
+
 class ScriptExited(Ending):
     """The script called os._exit, which ends a process on the spot."""
 

@@ -68,7 +68,9 @@ class _Estimate:
         args = self._args
         job.set_environment(args, self._rank)
         try:
-            self._gpu = gpu = virtual_gpu(args.gpu, memory=args.memory, devices=args.devices)
+            self._gpu = gpu = virtual_gpu(
+                args.gpu, memory=args.memory, devices=args.devices, values=dict(args.values)
+            )
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
             self._course = Course(gpu.steps, args.steps)

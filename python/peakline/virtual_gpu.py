@@ -16,6 +16,7 @@ from torch.autograd.variable import Variable
 from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
 from peakline._patches import Patches
 from peakline._steps import Steps
+from peakline._virtual_cuda import _policy
 from peakline.run import Run
 from peakline.track import Tracker
 
@@ -29,8 +30,10 @@ class virtual_gpu:
     reserve; `torch.OutOfMemoryError` is raised where the real one would be. `devices`: 1 to 8.
 
     Values of small tensors that follow from the program alone are kept, up to `value_bytes` a
-    storage. Where the program reads a value that nobody can know, `values` answers: a dict with
-    "float", "int", "bool", and "nonzero", the share of elements taken to be nonzero.
+    storage, and computed when somebody asks. Where the program reads a value that nobody can know,
+    `values` answers: a dict with "float", "int", "bool", and "nonzero", the share of unknown
+    elements taken to be nonzero. A loop that asks for such a value for ever is ended by an
+    `EndlessQuestion`, which names its line.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class virtual_gpu:
             "gpu": os.fspath(gpu),
             "memory": limit,
             "devices": devices,
-            "policy": dict(values or {}),
+            "policy": _policy.check(values or {}),
             "value_bytes": value_bytes,
         }
         self._path = path
@@ -57,6 +60,7 @@ class virtual_gpu:
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
         self.steps = Steps()
+        self.steps.on_end(self._stepped)
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
@@ -153,11 +157,16 @@ class virtual_gpu:
                 facts[f"allocator_limit.cuda:{i}"] = str(limit)
         return facts
 
+    def _stepped(self) -> None:
+        if self._installed is not None:
+            self._installed.new_step()
+
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
         self._unknown = _C.vgpu.unknown_values()
         self._notes = installed.notes()
         self._survived = _C.vgpu.allocated_since_failure()
+        self.job.routed = _C.vgpu.assumption_used()
         self._installed = None
         installed.restore()
 

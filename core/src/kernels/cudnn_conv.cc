@@ -175,7 +175,8 @@ std::int64_t workspace_bytes(const ConvProblem& p, ConvPass pass, const DevicePr
 bool weak(const ConvProblem& p, ConvPass pass) {
   const bool product = p.kernel_pixels == 1 && p.stride == 1 && p.groups == 1;
   const bool few = thin(p) && pass == ConvPass::kWeightGradient;
-  return p.unusual || few || (!p.half() && !product);
+  const bool unmeasured = p.depthwise() && !p.channels_last;
+  return p.unusual || few || unmeasured || (!p.half() && !product);
 }
 
 }  // namespace

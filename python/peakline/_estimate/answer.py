@@ -11,9 +11,6 @@ from peakline._steps import Steps
 from peakline.run import Run, format_size
 from peakline.simulate import simulate
 
-_MADE_UP = (
-    "{values} of GPU tensors {were} asked for and made up, so what depends on {them} may differ"
-)
 _NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
 _GUESSED = (
     "no optimizer of torch's made a step; a step was taken to be {maker}, and --step-on names "
@@ -34,8 +31,6 @@ def build(
     if answer["fits"] is not None:
         answer["fits"] = outcome.fits(answer["ooms"], allocated_since)
     warnings = [*answer["warnings"], *notes]
-    if answer["unknown_values"]:
-        warnings.append(_made_up(answer["unknown_values"]))
     if steps.done == 0 and not answer["ooms"]:
         warnings.append(_NO_STEPS)
     if steps.guessed:
@@ -48,11 +43,6 @@ def build(
     answer["warnings"] = list(dict.fromkeys(warnings))
     answer["oom"] = _oom(run, answer, outcome)
     return answer
-
-
-def _made_up(count: int) -> str:
-    were, them = ("was", "it") if count == 1 else ("were", "them")
-    return _MADE_UP.format(values=_C.counted(count, "value"), were=were, them=them)
 
 
 def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from peakline import _C
 from peakline._estimate import job, launchers, needed, step_on
+from peakline._virtual_cuda import _policy
 
 BAD_USAGE = 2
 _LEAST_MEMORY = 2**20
@@ -105,10 +106,26 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--devices", type=int, metavar="N", help="how many GPUs, 1 to 8; default: 1"
     )
+    parser.add_argument(
+        "--values",
+        action="append",
+        default=[],
+        type=_value,
+        metavar="NAME=V",
+        help="answers a value that nobody can know: float=V, int=V, bool=true|false, or nonzero=V, "
+        "the share of elements that count as nonzero (0 to 1); may be given for each of them",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
     job.add_arguments(parser, _size_or_zero)
     return parser
+
+
+def _value(text: str) -> tuple[str, float]:
+    try:
+        return _policy.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _size_or_zero(text: str) -> int:

@@ -6,6 +6,7 @@ torch's own Python does the rest. Nothing here touches the real driver, also in 
 
 from __future__ import annotations
 
+from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
@@ -17,6 +18,7 @@ from peakline._virtual_cuda import (
     _memory,
     _parallel,
     _processes,
+    _questions,
     _random,
     _refused,
     _replicated,
@@ -27,21 +29,34 @@ from peakline._virtual_cuda import (
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._questions import Questions
 
-__all__ = ["Engine", "Installed", "Job", "install"]
+__all__ = ["EndlessQuestion", "Engine", "Installed", "Job", "install"]
 
 
 class Installed:
     """What install() changed. `restore()` puts it back, and may be called again."""
 
-    def __init__(self, patches: Patches, notes: Notes, engine: Engine) -> None:
+    def __init__(
+        self, patches: Patches, notes: Notes, engine: Engine, questions: Questions
+    ) -> None:
         self._patches = patches
         self._notes = notes
         self._engine = engine
+        self._questions = questions
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
-        return [*self._notes.sentences(), *_kernel_notes.sentences(self._engine)]
+        return [
+            *self._notes.sentences(),
+            *self._questions.sentences(),
+            *_kernel_notes.sentences(self._engine),
+        ]
+
+    def new_step(self) -> None:
+        """The program has made a step."""
+        self._questions.new_step()
+        self._engine.count_step()
 
     def restore(self) -> None:
         self._patches.restore()
@@ -69,7 +84,8 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, notes, job)
+        questions = _questions.install(patches, engine)
     except BaseException:
         patches.restore()
         raise
-    return Installed(patches, notes, engine)
+    return Installed(patches, notes, engine, questions)

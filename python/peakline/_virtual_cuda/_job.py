@@ -33,7 +33,7 @@ class Job:
         self.tell_ranks: Callable[[str, list[int]], None] | None = None
         self.label_comm: Callable[[torch.Tensor], None] = lambda tensor: None
         self.routing_imbalance = 1.0
-        self.routed = False  # a program asked how many tokens each expert gets
+        self.routed = False  # a program used how many tokens each expert is taken to get
         self.kinds = RankKinds()
         self.groups_use_nccl = True  # those that are being made
         self._communicators: dict[tuple[int, ...], None] = {}

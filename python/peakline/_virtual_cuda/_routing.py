@@ -1,8 +1,9 @@
 """How many tokens each expert gets: the one value of a mixture of experts that shapes depend on.
 
-Counting tokens (`bincount`, `histc`) over values that nobody knows gives an even share to each
-expert, and `Job.routing_imbalance` times that to the experts of this rank; every other rank is
-taken to send the same. Experts are dealt to the ranks of the job in order.
+Counting choices that nobody knows (`bincount`, `histc` of a top-k's indices) gives an even share to
+each expert, and `Job.routing_imbalance` times that to the experts of this rank; every other rank is
+taken to send the same. Experts are dealt to the ranks of the job in order. What is known is counted
+as it is, and so is what was calculated with: a confusion matrix counts no tokens.
 """
 
 from __future__ import annotations
@@ -55,27 +56,32 @@ class _Routing:
         self._engine = engine
         self._job = job
 
-    def _is_unknown(self, tensor: Any) -> bool:
-        is_tensor = isinstance(tensor, torch.Tensor) and type(tensor) is torch.Tensor
+    def _is_routing(self, tensor: Any) -> bool:
+        """Whether these may be chosen experts, and which ones nobody knows."""
+        if type(tensor) is not torch.Tensor or not tensor.is_cuda:
+            return False
+        engine = self._engine
         return (
-            is_tensor and tensor.is_cuda and self._engine.is_virtual(tensor) and not known(tensor)
+            engine.is_virtual(tensor) and engine.is_picked(tensor) and not engine.is_known(tensor)
         )
 
     def _made(self, tensor: torch.Tensor, experts: int, dtype: torch.dtype) -> torch.Tensor:
-        self._job.routed = True
+        """The assumption counts as one when the numbers are used."""
         world = self._job.world_size if dist.is_initialized() else 1
         local = max(1, experts // world)
         rank = dist.get_rank() if dist.is_initialized() else 0
         first = rank * local % max(1, experts)
         mine = range(first, first + local)
         counts = shares(tensor.numel(), experts, mine, self._job.routing_imbalance)
-        return torch.tensor(counts, dtype=dtype).to(tensor.device)
+        made = torch.tensor(counts, dtype=dtype).to(tensor.device)
+        self._engine.assume(made)
+        return made
 
     def bincount(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def bincount(
             input: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
         ) -> torch.Tensor:
-            if weights is None and minlength > 0 and self._is_unknown(input):
+            if weights is None and minlength > 0 and self._is_routing(input):
                 return self._made(input, minlength, torch.int64)
             result: torch.Tensor = original(input, weights, minlength)
             return result
@@ -86,12 +92,18 @@ class _Routing:
         def histc(
             input: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0, **kwargs: Any
         ) -> torch.Tensor:
-            if not kwargs and self._is_unknown(input):
+            if not kwargs and self._is_routing(input):
                 return self._made(input, bins, input.dtype)
             result: torch.Tensor = original(input, bins, min, max, **kwargs)
             return result
 
         return histc
+
+    def _are_counts(self, tensor: torch.Tensor, splits: Any) -> bool:
+        """Known whole numbers in equal parts: what is exchanged before the tokens themselves."""
+        if splits or not tensor.is_cuda or tensor.is_floating_point():
+            return False
+        return self._engine.is_known(tensor)
 
     def all_to_all_single(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def all_to_all_single(
@@ -102,7 +114,8 @@ class _Routing:
             group: Any = None,
             async_op: bool = False,
         ) -> Any:
-            kept = input.detach().clone() if _is_counts(input, output_split_sizes) else None
+            counts = self._are_counts(input, output_split_sizes)
+            kept = input.detach().clone() if counts else None
             work = original(output, input, output_split_sizes, input_split_sizes, group, async_op)
             if kept is not None:
                 output.copy_(_from_everybody(kept, group))
@@ -111,6 +124,8 @@ class _Routing:
         return all_to_all_single
 
     def functional(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        are_counts = self._are_counts
+
         def all_to_all_single(
             self: torch.Tensor,
             output_split_sizes: Any,
@@ -119,16 +134,11 @@ class _Routing:
             tag: str = "",
         ) -> Any:
             output = original(self, output_split_sizes, input_split_sizes, group, tag)
-            if _is_counts(self, output_split_sizes) and isinstance(group, dist.ProcessGroup):
+            if are_counts(self, output_split_sizes) and isinstance(group, dist.ProcessGroup):
                 output.copy_(_from_everybody(self.detach(), group))
             return output
 
         return all_to_all_single
-
-
-def _is_counts(tensor: torch.Tensor, splits: Any) -> bool:
-    """A few numbers in equal parts: what is exchanged before the tokens themselves."""
-    return not splits and tensor.is_cuda and not tensor.is_floating_point() and known(tensor)
 
 
 def _from_everybody(counts: torch.Tensor, group: Any) -> torch.Tensor:
@@ -136,15 +146,3 @@ def _from_everybody(counts: torch.Tensor, group: Any) -> torch.Tensor:
     world = dist.get_world_size(group)
     part = counts.view(-1).chunk(world)[dist.get_rank(group)]
     return part.repeat(world).view_as(counts)
-
-
-def known(tensor: torch.Tensor) -> bool:
-    """Whether the values are known, without asking for them."""
-    from peakline import _C
-
-    before: int = _C.vgpu.counters()["unknown_values"]
-    if tensor.numel() > 4096:
-        return False
-    values = tensor.detach().cpu()
-    del values
-    return bool(_C.vgpu.counters()["unknown_values"] == before)

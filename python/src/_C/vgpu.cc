@@ -12,6 +12,7 @@
 #include "vgpu/generator.h"
 #include "vgpu/session.h"
 #include "vgpu/tensor.h"
+#include "vgpu/values.h"
 
 namespace peakline::bindings {
 namespace {
@@ -40,7 +41,7 @@ T option(const py::dict& options, const char* name, T otherwise) {
 vgpu::ValuePolicy policy_of(const py::dict& options, vgpu::ValuePolicy policy) {
   policy.number = option(options, "float", policy.number);
   policy.whole = option(options, "int", policy.whole);
-  policy.truth = option(options, "bool", policy.truth);
+  if (options.contains("bool")) policy.truth = options["bool"].cast<bool>();
   policy.nonzero = option(options, "nonzero", policy.nonzero);
   return policy;
 }
@@ -180,6 +181,60 @@ py::dict counters() {
                   py::arg("values") = counters.values.load(), py::arg("unknown_values") = unknown);
 }
 
+const char* decided(vgpu::Decides decides) {
+  switch (decides) {
+    case vgpu::Decides::kBranch:
+      return "branch";
+    case vgpu::Decides::kSize:
+      return "size";
+    case vgpu::Decides::kNumbers:
+      return "numbers";
+    default:
+      return "";
+  }
+}
+
+// Python's object, let go of where Python may be touched.
+class Listener {
+ public:
+  explicit Listener(py::function function)
+      : function_(new py::function(std::move(function)), [](py::function* held) {
+          const py::gil_scoped_acquire gil;
+          delete held;
+        }) {}
+  void operator()(const std::string& what, vgpu::Decides decides) const {
+    const py::gil_scoped_acquire gil;
+    (*function_)(what, decided(decides));
+  }
+
+ private:
+  std::shared_ptr<py::function> function_;
+};
+
+bool is_known(const at::Tensor& tensor) {
+  const py::gil_scoped_release no_gil;
+  return vgpu::known_values(tensor).has_value();
+}
+
+void bind_values(py::module_& m) {
+  m.def("unknown_values", [] { return engine().unknown_values(); });
+  m.def("set_value_policy", [](const py::dict& options) {
+    engine().set_policy(policy_of(options, engine().policy()));
+  });
+  // Called with what asked ("item") and what it may decide ("branch", "size", "numbers", "").
+  m.def("on_unknown", [](const std::optional<py::function>& function) {
+    engine().set_listener(function ? vgpu::AskedFn(Listener(*function)) : vgpu::AskedFn());
+  });
+  m.def("count_step", [] { engine().count_step(); });
+  m.def("is_known", &is_known);
+  m.def("is_picked", [](const at::Tensor& tensor) {
+    const vgpu::StorageRecord* record = vgpu::record_of(tensor);
+    return record != nullptr && (!record->value || record->value->picked());
+  });
+  m.def("assume", &vgpu::assume);
+  m.def("assumption_used", [] { return engine().assumption_used(); });
+}
+
 void bind_memory(py::module_& m) {
   m.def("memory_stats", &memory_stats);
   m.def("reset_peak", [](int device) { engine().memory().reset_peak(checked(device)); });
@@ -298,10 +353,7 @@ void bind_vgpu(py::module_& parent) {
     if (Engine* on = vgpu::current_engine()) on->memory().record_into(nullptr);
   });
   m.def("counters", &counters);
-  m.def("unknown_values", [] { return engine().unknown_values(); });
-  m.def("set_value_policy", [](const py::dict& options) {
-    engine().set_policy(policy_of(options, engine().policy()));
-  });
+  bind_values(m);
   bind_memory(m);
   bind_kernels(m);
   bind_devices(m);

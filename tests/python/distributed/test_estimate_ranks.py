@@ -183,7 +183,43 @@ def test_experts_get_the_stated_share_of_tokens_that_nobody_knows(imbalance: flo
 
 
 def test_counts_that_are_known_stay_as_they_are() -> None:
-    with peakline.virtual_gpu("h200"):
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
         dist.init_process_group("nccl", rank=0, world_size=1)
         assert torch.bincount(torch.tensor([0, 2, 2]).cuda(), minlength=4).tolist() == [1, 0, 2, 0]
         assert torch.bincount(torch.tensor([1, 1]), minlength=2).tolist() == [0, 2]
+        many = torch.arange(100_000) % 7
+        assert torch.equal(
+            torch.bincount(many.cuda(), minlength=8).cpu(), many.bincount(minlength=8)
+        )
+        assert torch.histc(many[:5000].float().cuda(), bins=7).sum().item() == 5000
+        assert gpu.counters()["unknown_values"] == 0
+    assert not gpu.job.routed
+
+
+def confusion_matrix(target: torch.Tensor, predicted: torch.Tensor, classes: int) -> torch.Tensor:
+    pairs = torch.bincount(target * classes + predicted, minlength=classes**2)
+    return pairs.reshape(classes, classes)
+
+
+@pytest.mark.parametrize("targets_known", [True, False])
+def test_a_confusion_matrix_routes_no_tokens(targets_known: bool) -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        predicted = torch.randn(512, 10, device="cuda").argmax(-1)
+        target = torch.arange(512, device="cuda") % 10
+        if not targets_known:
+            target = torch.randint(0, 10, (512,), device="cuda")
+        matrix = confusion_matrix(target, predicted, 10)
+        assert matrix.cpu().shape == (10, 10)
+        (matrix.diag() / matrix.sum(1)).tolist()
+    assert not gpu.job.routed
+
+
+def test_shares_that_nobody_reads_are_no_assumption() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        chosen = torch.randn(512, 8, device="cuda").topk(2).indices
+        frequency = torch.bincount(chosen.flatten(), minlength=8) / chosen.numel()
+        assert frequency.mean().item() == 1 / 8
+    assert not gpu.job.routed

@@ -39,3 +39,21 @@ def test_what_forward_keeps_is_counted() -> None:
         assert torch.cuda.memory_allocated() - before >= kept
         del loss
         assert torch.cuda.memory_allocated() == before
+
+
+@pytest.mark.parametrize("shape", [(BATCH, LENGTH), (BATCH * LENGTH,)])
+def test_lengths_that_nobody_knows_are_the_longest(shape: tuple[int, ...]) -> None:
+    def kept(lengths: torch.Tensor) -> int:
+        inputs = log_probabilities()
+        targets = torch.randint(1, CLASSES, shape, device="cuda")
+        steps = torch.full((BATCH,), STEPS, device="cuda")
+        before = torch.cuda.memory_allocated()
+        loss = F.ctc_loss(inputs, targets, steps, lengths, reduction="sum")
+        after = torch.cuda.memory_allocated()
+        del loss
+        return after - before
+
+    with peakline.virtual_gpu("h200"):
+        unknown = torch.randint(1, LENGTH, (BATCH,), device="cuda")
+        longest = torch.full((BATCH,), LENGTH, device="cuda")
+        assert kept(unknown) == kept(longest)

@@ -54,8 +54,8 @@ def test_what_depends_on_random_numbers_is_answered_by_policy_and_counted() -> N
         assert bool(loss.isnan()) is False
         assert loss.cpu().item() == 1.0
         assert torch.randint(0, 9, (4,), device="cuda").tolist() == [1, 1, 1, 1]
-        assert gpu.counters()["unknown_values"] == 4
-    assert gpu.unknown_values() == {"item": 2, "copy to the host": 2}
+        assert gpu.counters()["unknown_values"] == 3
+    assert gpu.unknown_values() == {"item": 1, "copy to the host": 2}
 
 
 def test_the_policy_can_be_chosen() -> None:
@@ -72,7 +72,7 @@ def test_an_unknown_write_makes_values_unknown() -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu:
         x = torch.zeros(4, device="cuda")
-        x += torch.rand(4, device="cuda")
+        x += torch.randn(4, device="cuda")
         assert x.tolist() == [1, 1, 1, 1]
         x.zero_()
         assert x.tolist() == [0, 0, 0, 0]

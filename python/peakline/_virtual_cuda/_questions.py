@@ -1,0 +1,115 @@
+"""Who asked for values that nobody can know, and what may have come out otherwise because of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from peakline._ending import EndlessQuestion
+from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
+
+ENDLESS = 10_000  # questions of one line without a step in between
+_TOLD_LINES = 3
+
+_HIDDEN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_DECIDED = {
+    "branch": "which way the program goes depends on values that nobody can know, at {lines}; "
+    "--values changes the answers",
+    "size": "sizes depend on values that nobody can know, at {lines}; --values changes the answers",
+}
+_AGAIN = (
+    "{line} asked {count:,} times for a value that nobody can know, with no optimizer step in "
+    "between (--values, in Python values=, changes the answer)"
+)
+
+
+class Questions:
+    """Hears of every value that was made up. Only what may change the answer is told, by its line:
+    sizes and branches, not numbers that may just be printed."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Counter[str]] = {kind: Counter() for kind in _DECIDED}
+        self._since_step: Counter[tuple[str, int]] = Counter()
+        self._thread = threading.local()
+
+    def asked(self, what: str, decides: str) -> None:
+        filename, number = asking_line(sys._getframe(1))
+        if decides == "numbers":
+            decides = "size" if getattr(self._thread, "listing", False) else ""
+        if decides:
+            self._told[decides][_short(filename, number)] += 1
+        self._since_step[filename, number] += 1
+        if self._since_step[filename, number] >= ENDLESS:
+            self._since_step.clear()  # cleaning up may ask again
+            line = _short(filename, number)
+            raise EndlessQuestion(_AGAIN.format(line=line, count=ENDLESS))
+
+    def new_step(self) -> None:
+        self._since_step.clear()
+
+    def sentences(self) -> list[str]:
+        return [
+            sentence.format(lines=_listed(list(self._told[kind])))
+            for kind, sentence in _DECIDED.items()
+            if self._told[kind]
+        ]
+
+    def tolist(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Whole numbers that a program wants as a list are sizes of something."""
+
+        def tolist(tensor: torch.Tensor) -> Any:
+            before = getattr(self._thread, "listing", False)
+            self._thread.listing = True
+            try:
+                return original(tensor)
+            finally:
+                self._thread.listing = before
+
+        return tolist
+
+
+def install(patches: Patches, engine: Engine) -> Questions:
+    questions = Questions()
+    patches.set(torch.Tensor, "tolist", questions.tolist(torch.Tensor.tolist))
+    engine.on_unknown(questions.asked)
+    patches.on_restore(lambda: engine.on_unknown(None))
+    return questions
+
+
+def asking_line(frame: FrameType | None) -> tuple[str, int]:
+    """The innermost line outside of torch and peakline."""
+    line = ("", 0)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        if not filename.startswith((*_HIDDEN, "<frozen")):
+            return filename, frame.f_lineno
+        line = line if line[0] else (filename, frame.f_lineno)
+        frame = frame.f_back
+    return line
+
+
+def _short(filename: str, number: int) -> str:
+    """As people name the file: from where they are, or from where packages are installed."""
+    path = Path(filename)
+    if "site-packages" in path.parts:
+        path = Path(*path.parts[path.parts.index("site-packages") + 1 :])
+    elif path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{number}"
+
+
+def _listed(lines: list[str]) -> str:
+    shown = lines[:_TOLD_LINES]
+    rest = len(lines) - len(shown)
+    if rest:
+        shown.append(f"{rest} more line{'' if rest == 1 else 's'}")
+    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
