@@ -146,9 +146,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
   note_certainty(where, block, certainty);
   if (records()) write_alloc(where, block, bytes, stream, op, category);
-  if (c10::memoryProfilingEnabled()) {
-    report(device, block.address, got.bytes.raw(), where.allocator->stats());
-  }
+  report(device, block.address, got.bytes.raw(), where.allocator->stats());
   return block;
 }
 
@@ -160,10 +158,8 @@ void Memory::free(int device, std::uint64_t address) {
   where.allocator->free(Address(address));
   forget_certainty(where, address);
   note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
-  if (c10::memoryProfilingEnabled()) {
-    const AllocatorStats& stats = where.allocator->stats();
-    report(device, address, stats.allocated_bytes[0].current - before, stats);
-  }
+  const AllocatorStats& stats = where.allocator->stats();
+  report(device, address, stats.allocated_bytes[0].current - before, stats);
   if (!records()) return;
   recorder_->push(
       {.address = address, .kind = capture::RawKind::kFree, .device = where.recorded.raw()});
