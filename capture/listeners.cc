@@ -129,13 +129,14 @@ class ListenerScope final : public profiler::ProfilerStateBase {
   profiler::ActiveProfilerType profilerType() override {
     return profiler::ActiveProfilerType::NONE;
   }
-  // Asked by the host's allocator only, whose memory is seen elsewhere and cheaper.
+  // Asked by the host's allocator only, whose memory is seen elsewhere and cheaper. Others report all
+  // the same: devices' allocators, and memory that is shared with other processes.
   bool memoryProfilingEnabled() const override {
     return below_ != nullptr && below_->memoryProfilingEnabled();
   }
   void reportMemoryUsage(void* data, std::int64_t bytes, std::size_t total_allocated,
                          std::size_t total_reserved, c10::Device device) override {
-    if (!device.is_cpu()) tell_device(data, bytes, total_reserved, device);
+    tell_reported(data, bytes, total_reserved, device);
     if (below_ != nullptr) {
       below_->reportMemoryUsage(data, bytes, total_allocated, total_reserved, device);
     }
@@ -150,7 +151,7 @@ class ListenerScope final : public profiler::ProfilerStateBase {
   }
 
  private:
-  void tell_device(void* data, std::int64_t bytes, std::size_t reserved, c10::Device device) {
+  void tell_reported(void* data, std::int64_t bytes, std::size_t reserved, c10::Device device) {
     const auto size = static_cast<std::uint64_t>(bytes < 0 ? -bytes : bytes);
     const MemoryReport report{reinterpret_cast<std::uint64_t>(data), size, reserved, device};
     entries_.each(kDevice, [&](Listener& listener) {

@@ -39,7 +39,7 @@ class Listener {
 
 struct Wants {
   bool host_memory = false;
-  bool device_memory = false;  // takes the profiler's place on this thread
+  bool device_memory = false;  // and shared memory; takes the profiler's place on this thread
   bool ops = false;
   bool op_outputs = false;
 };

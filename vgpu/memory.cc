@@ -183,9 +183,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
   if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
-  if (c10::memoryProfilingEnabled()) {
-    report(device, block.address, got.bytes.raw(), where.allocator->stats());
-  }
+  report(device, block.address, got.bytes.raw(), where.allocator->stats());
   return block;
 }
 
@@ -196,10 +194,8 @@ void Memory::free(int device, std::uint64_t address) {
   const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
   note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
-  if (c10::memoryProfilingEnabled()) {
-    const AllocatorStats& stats = where.allocator->stats();
-    report(device, address, stats.allocated_bytes[0].current - before, stats);
-  }
+  const AllocatorStats& stats = where.allocator->stats();
+  report(device, address, stats.allocated_bytes[0].current - before, stats);
   if (!records()) return;
   recorder_->push(
       {.address = address, .kind = capture::RawKind::kFree, .device = where.recorded.raw()});

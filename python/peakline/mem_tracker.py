@@ -280,12 +280,12 @@ class MemTracker(TorchDispatchMode):
     def _track_resize(self) -> None:
         engine = self._engine
 
-        def follow(st: torch.UntypedStorage) -> Callable[[], None]:
+        def resize_(st: torch.UntypedStorage) -> Callable[[], None]:
             before = engine.before_resize(st)
             return lambda: engine.after_resize(st, before)
 
         self._orig_resize = torch.UntypedStorage.resize_
-        self._forget_resizes = follow_resizes(follow)
+        self._forget_resizes = follow_resizes(resize_)
 
     def _restore_resize(self) -> None:
         self._forget_resizes()

@@ -233,6 +233,7 @@ def test_steps_repeat_for_the_recording_while_a_tracker_still_sees_every_op() ->
     tracker = peakline.track(model, optimizer)
     with tracker as run, Monitoring(model) as memory:
         work(model, optimizer, steps=6)
+        assert len(run.steps) == 6  # what is written by now has been looked at
         assert tracker._tracker.repeating
         rows = memory._op_index
         work(model, optimizer, steps=1)

@@ -516,3 +516,12 @@ def test_host_memory_stays_flat_over_many_steps() -> None:
         gc.collect()
         assert len(gc.get_objects()) <= objects + 100
     assert tracker._frames == {}
+
+
+def test_shared_memory_counts_as_the_allocators_report_it() -> None:
+    cpu = torch.device("cpu")
+    with MemTracker() as tracker:
+        storage = torch.UntypedStorage._new_shared(1 << 20)
+        assert tracker.get_tracker_snapshot()[cpu]["Total"] == 1 << 20
+        del storage
+        assert cpu not in tracker.get_tracker_snapshot()
