@@ -25,9 +25,8 @@ void Labels::add(const at::Tensor& tensor, CategoryId category, ModuleId module,
 
 void Labels::label_added() {
   for (const std::size_t at : std::exchange(added_, {})) {
-    const Known& known = known_[at];
-    const auto alive = known.tensor.lock();
-    if (alive.defined()) label(at::Tensor(alive), known.category, known.module, known.name);
+    const auto alive = known_[at].tensor.lock();
+    if (alive.defined()) label(at::Tensor(alive), Meaning(known_[at].meaning));
   }
 }
 
