@@ -29,6 +29,7 @@ if wants build; then
   grep "CUDA allocator trace" "$out/configure.log"
   cp -r python/peakline "$pkg/"
   cp build/gpu/python/_C*.so "$pkg/peakline/"
+  cp build/gpu/python/_built_for.py "$pkg/peakline/"
   mkdir -p "$pkg/peakline/_planner"
   cp build/gpu/planner/peakline-planner build/gpu/planner/peakline_cublasLt_*.so "$pkg/peakline/_planner/"
 fi

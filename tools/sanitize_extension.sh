@@ -14,6 +14,6 @@ cmake --build "$build" -j "${JOBS:-$(nproc)}" --target _C
 rm -rf "$package"
 mkdir -p "$package"
 cp -r .venv/lib/python3*/site-packages/peakline "$package/"
-cp "$build"/python/_C*.so "$package/peakline/"
+cp "$build"/python/_C*.so "$build"/python/_built_for.py "$package/peakline/"
 LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 \
   PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider "${@:-tests/python}"

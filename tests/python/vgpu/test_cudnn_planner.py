@@ -239,23 +239,26 @@ def test_without_cudnn_one_picture_at_a_time_is_unfolded() -> None:
     assert not any("cuDNN" in note for note in gpu.notes() if "measured" not in note)
 
 
-def test_who_computes_a_depthwise_convolution_is_torchs_choice() -> None:
-    """In half precision torch gives some of them to cuDNN, which needs a workspace."""
-
-    def scratch(dtype: torch.dtype, channels: int = 64) -> int:
-        net = nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False)
-        net = net.to("cuda", dtype)
-        x = torch.rand(8, channels, 32, 32, device="cuda", dtype=dtype)
-        rise = backward_of(net, x)
-        results = x.numel() * dtype.itemsize + net.weight.numel() * dtype.itemsize
-        return rise - results
-
+@pytest.mark.parametrize(
+    ("channels", "dtype", "stride"),
+    [
+        (64, torch.float16, 1),  # computed by cuDNN
+        (512, torch.float16, 2),
+        (16, torch.float16, 1),  # by torch: few channels
+        (64, torch.bfloat16, 1),  # by torch: only fp16 goes to cuDNN
+    ],
+)
+def test_depthwise_pictures_take_nothing_beside_the_results(
+    channels: int, dtype: torch.dtype, stride: int
+) -> None:
+    """As an H200 was seen to do, whoever computes them."""
     with peakline.virtual_gpu("h200"):
-        by_cudnn = scratch(torch.float16)
-        by_torch = scratch(torch.bfloat16)  # only fp16 goes to cuDNN
-        few_channels = scratch(torch.float16, 16)  # and that from 32 channels on
-    assert by_cudnn > 2 * by_torch
-    assert few_channels < by_cudnn / 4
+        net = nn.Conv2d(channels, channels, 3, stride, 1, groups=channels, bias=False)
+        net = net.to("cuda", dtype)
+        x = torch.rand(8, channels, 56, 56, device="cuda", dtype=dtype)
+        results = x.numel() * dtype.itemsize + net.weight.numel() * dtype.itemsize
+        rise = backward_of(net, x)
+    assert 0 <= rise - results < 2048
 
 
 @needs_cudnn
