@@ -63,9 +63,7 @@ bool are_twins(const Call& call) noexcept {
 // x * 0
 bool times_nothing(const Call& call) noexcept {
   if (call.tensors.size() < 2 || !call.tensors[1]->defined()) return false;
-  const at::Tensor& factor = *call.tensors[1];
-  return factor.is_cpu() && factor.dim() == 0 && call.info.name.text.starts_with("aten::mul") &&
-         factor.scalar_type() != at::kComplexDouble && factor.item<double>() == 0;
+  return call.info.name.text.starts_with("aten::mul") && host_number(*call.tensors[1]) == 0.0;
 }
 
 bool is_useful(const Call& call, const ValueRule& rule, const Operands& operands) noexcept {
