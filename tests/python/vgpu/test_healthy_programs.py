@@ -12,7 +12,7 @@ from torch import nn
 
 import peakline
 
-BATCH, VOCABULARY, LONGEST = 3, 50, 12
+BATCH, VOCABULARY, LONGEST = 3, 50, 60
 
 
 @pytest.fixture(autouse=True)

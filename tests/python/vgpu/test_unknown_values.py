@@ -236,6 +236,24 @@ def test_cpu_work_of_the_program_keeps_its_threads() -> None:
     assert torch.get_num_threads() == before
 
 
+def test_a_long_history_of_unknown_values_does_not_hide_what_is_known(
+    gpu: peakline.virtual_gpu,
+) -> None:
+    unfinished = torch.ones(3, dtype=torch.long, device="cuda")
+    for _ in range(200):
+        unfinished = unfinished & ~unknown_bools(3)
+    assert bool((unfinished <= 1).all())
+    assert (unfinished & False).tolist() == [0, 0, 0]
+    assert (unfinished & ~(unknown_bools(3) | True)).max().item() == 0
+    assert asked(gpu) == 0
+
+
+def test_no_bits_are_left_beside_zero(gpu: peakline.virtual_gpu) -> None:
+    anything = unknown(3).long()
+    assert (anything & 0).tolist() == [0, 0, 0]
+    assert asked(gpu) == 0
+
+
 def test_only_unknown_elements_of_a_mask_are_counted_by_share() -> None:
     with peakline.virtual_gpu("h200", values={"nonzero": 0.5}):
         mask = torch.ones(8, dtype=torch.bool, device="cuda")
