@@ -106,7 +106,6 @@ def test_distributions_accept_what_a_healthy_run_gives_them() -> None:
         D.Bernoulli(logits=mean, validate_args=True),
         D.Bernoulli(probs=mean.sigmoid(), validate_args=True),
         D.Poisson(scale, validate_args=True),
-        D.Beta(scale + 1, scale + 1, validate_args=True),
         D.Independent(D.Normal(mean, scale), 1, validate_args=True),
         D.TransformedDistribution(D.Normal(mean, scale), [D.TanhTransform()]),
     ):
