@@ -7,9 +7,11 @@
 namespace peakline::vgpu {
 namespace {
 
-// Longer chains are computed, where they can be, and let go of where only bounds would come out.
+// Longer chains are computed on the way. Where only bounds would come out, that is done for small
+// tensors (which sequences are finished), and large ones are let go of.
 constexpr std::uint32_t kDeepExact = 256;
 constexpr std::uint32_t kDeepBounds = 32;
+constexpr std::uint64_t kFewBytes = 32 << 10;
 // An unknown number that is added or multiplied leaves next to nothing to know (infinities, zeros);
 // that is looked at for small tensors only.
 constexpr std::int64_t kFewElements = 4096;
@@ -63,9 +65,7 @@ bool are_twins(const Call& call) noexcept {
 // x * 0
 bool times_nothing(const Call& call) noexcept {
   if (call.tensors.size() < 2 || !call.tensors[1]->defined()) return false;
-  const at::Tensor& factor = *call.tensors[1];
-  return factor.is_cpu() && factor.dim() == 0 && call.info.name.text.starts_with("aten::mul") &&
-         factor.scalar_type() != at::kComplexDouble && factor.item<double>() == 0;
+  return call.info.name.text.starts_with("aten::mul") && host_number(*call.tensors[1]) == 0.0;
 }
 
 bool is_useful(const Call& call, const ValueRule& rule, const Operands& operands) noexcept {
@@ -133,16 +133,17 @@ void defer(const Call& call, c10::ArrayRef<Output> outputs, c10::ArrayRef<std::u
     rule = nullptr;
   }
   auto computation = std::make_shared<Computation>(call, outputs, fresh, rule, exact);
-  if (!exact && computation->depth() > kDeepBounds) return forget_written(call);
+  const bool fold =
+      computation->depth() > (exact ? kDeepExact : kDeepBounds) || computation->held() > kHeldBytes;
+  if (fold && !exact && largest_result(call, fresh) > kFewBytes) return forget_written(call);
   const std::vector<ValuePtr*> found = places(call, *computation, outputs, results);
-  const bool fold = computation->depth() > kDeepExact || computation->held() > kHeldBytes;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (found[i] == nullptr) continue;
     const c10::ScalarType dtype = computation->slots()[i].dtype;
     ValuePtr value = Value::deferred(computation, static_cast<int>(i), dtype, exact);
     if (fold) {
-      const Known known = value->evaluate();
-      value = known.bytes ? Value::of_bytes(known.bytes) : ValuePtr();
+      const Known known = value->evaluate();  // which lets go of what it came from
+      if (!known.bytes && !known.bounds) value.reset();
     }
     *found[i] = std::move(value);
   }

@@ -77,10 +77,7 @@ Found of_random(const Call& call, int) {
 }
 // Of a division by a positive number in host memory.
 Found of_remainder(const Call& call, int) {
-  if (call.tensors.size() < 2 || !call.tensors[1]->is_cpu() || call.tensors[1]->dim() != 0) {
-    return std::nullopt;
-  }
-  const auto divisor = call.tensors[1]->item<double>();
+  const double divisor = call.tensors.size() < 2 ? 0 : host_number(*call.tensors[1]).value_or(0);
   if (!(divisor > 0)) return std::nullopt;
   const StorageRecord* record = record_of(*call.tensors[0]);
   const bool whole = at::isIntegralType(call.tensors[0]->scalar_type(), true) ||
@@ -227,6 +224,22 @@ RuleMap make_rules() {
 }
 
 }  // namespace
+
+std::optional<double> host_number(const at::Tensor& tensor) noexcept {
+  if (!tensor.defined() || !tensor.is_cpu() || tensor.dim() != 0) return std::nullopt;
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return *static_cast<const double*>(tensor.const_data_ptr());
+    case at::kFloat:
+      return *static_cast<const float*>(tensor.const_data_ptr());
+    case at::kLong:
+      return static_cast<double>(*static_cast<const std::int64_t*>(tensor.const_data_ptr()));
+    case at::kBool:
+      return *static_cast<const bool*>(tensor.const_data_ptr()) ? 1.0 : 0.0;
+    default:
+      return std::nullopt;
+  }
+}
 
 const ValueRule* value_rule(std::string_view name) {
   static const auto* const kRules = new RuleMap(make_rules());

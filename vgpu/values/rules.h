@@ -37,6 +37,9 @@ struct ValueRule {
   bool picks = false;  // what `range` tells of are indices of chosen elements
 };
 
+// The number that a host tensor without dimensions is.
+std::optional<double> host_number(const at::Tensor& tensor) noexcept;
+
 // Null when there is none for this op ("aten::logical_or").
 const ValueRule* value_rule(std::string_view name);
 

@@ -99,6 +99,8 @@ void Value::settle() {
     from_.reset();
   }
   exact_ = static_cast<bool>(known_.bytes);
+  depth_ = 0;
+  held_ = known_.bytes ? known_.bytes.nbytes() : 0;
   settled_ = true;
 }
 

@@ -70,8 +70,8 @@ class Value final {
   bool whole_ = false;
   bool assumed_ = false;
   bool settled_ = false;
-  std::uint32_t depth_ = 0;
-  std::uint64_t held_ = 0;
+  std::atomic<std::uint32_t> depth_{0};
+  std::atomic<std::uint64_t> held_{0};
   std::optional<c10::Scalar> constant_;
   std::uint64_t size_ = 0;
   std::optional<Range> range_;

@@ -283,7 +283,7 @@ class BoundsRun {
   // Of bits, all combinations are tried.
   [[nodiscard]] Results bits() const {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (views_[i].low.defined() && !views_[i].is_within({0, 1})) return {};
+      if (views_[i].low.defined() && !views_[i].is_within({0, 1})) return masked_bits();
     }
     if (computation_.info().name.text.find("bitwise_not") != std::string::npos &&
         operands_[0].layout.dtype.toScalarType() != at::kBool) {
@@ -300,6 +300,25 @@ class BoundsRun {
     return stored({at::minimum(at::minimum(all[0], all[1]), at::minimum(all[2], all[3]))},
                   {at(Point::kGuess, Point::kGuess)},
                   {at::maximum(at::maximum(all[0], all[1]), at::maximum(all[2], all[3]))});
+  }
+
+  // Of other numbers one thing is known: zero takes all bits away.
+  [[nodiscard]] Results masked_bits() const {
+    if (computation_.info().name.text.find("_and") == std::string::npos) return {};
+    const at::Tensor none = is_zero(views_[0]).logical_or(second_is_zero());
+    const Bounds rest = unknown_bounds(computation_.slots().front().dtype);
+    const auto or_none = [&](const at::Tensor& numbers) {
+      return at::where(none, at::zeros_like(numbers), numbers);
+    };
+    return stored({or_none(rest.low)}, {or_none(rest.guess)}, {or_none(rest.high)});
+  }
+
+  static at::Tensor is_zero(const Bounds& bounds) {
+    return bounds.low.eq(0).logical_and(bounds.high.eq(0));
+  }
+  [[nodiscard]] at::Tensor second_is_zero() const {
+    if (computation_.args()[1].isTensor()) return is_zero(views_[1]);
+    return second(Point::kLow).logical_not();
   }
 
   struct BitsOf {
