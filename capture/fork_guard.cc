@@ -4,7 +4,6 @@
 
 #include <list>
 #include <mutex>
-#include <ranges>
 #include <utility>
 
 namespace peakline::capture {
@@ -41,7 +40,8 @@ void before_fork() {
 }
 
 void after_fork(bool in_child) {
-  for (const Entry& entry : std::views::reverse(registry().entries)) entry.after(in_child);
+  const auto& entries = registry().entries;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) entry->after(in_child);
   registry().mutex.unlock();
 }
 void after_in_parent() { after_fork(false); }
