@@ -105,6 +105,7 @@ std::vector<RawEvent> one_of_each() {
     const auto is = [&](RawKind a) { return event.kind == a; };
     if (is(RawKind::kFree) || is(RawKind::kLabel)) event.address = 0x1000 * 3;  // the kAlloc
     if (is(RawKind::kFreeWaits) || is(RawKind::kFreeCompleted)) event.address = 0x1000 * 3;
+    if (is(RawKind::kSureness)) event.address = 0x1000 * 4;  // the kAllocEstimate
     if (is(RawKind::kResize)) event.address = 0x1000 * 4, event.size = 8192;
     events.push_back(event);
   }

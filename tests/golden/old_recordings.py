@@ -12,6 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ COMMANDS = (
 )
 # Long, and told by the other answers.
 LEFT_OUT = ("timeline", "memory_stats")
+# Where an answer of then was mended on purpose, the key that is not compared, and why.
+MENDED = {
+    "0.1.0/oom.peak": {
+        "by_category": "what a forward held when memory ran out is Activation, not Temp",
+        "by_subcategory": "likewise",
+    },
+    "0.1.0/impossible.peak": {"warnings": "one thing is said in the singular"},
+}
 
 
 def ask(cli: str, command: str, recording: Path) -> dict[str, Any]:
@@ -45,17 +54,18 @@ def without_long_parts(answer: Any) -> Any:
     return [without_long_parts(v) for v in answer] if isinstance(answer, list) else answer
 
 
-def differences(then: Any, now: Any, where: str = "") -> list[str]:
+def differences(then: Any, now: Any, mended: Container[str], where: str = "") -> list[str]:
     """What `then` says and `now` does not."""
     if isinstance(then, dict) and isinstance(now, dict):
-        missing = [f"{where}/{key} is missing" for key in then if key not in now]
-        both = (key for key in then if key in now)
+        asked = [key for key in then if key not in mended]
+        missing = [f"{where}/{key} is missing" for key in asked if key not in now]
+        both = (key for key in asked if key in now)
         return missing + [
-            d for key in both for d in differences(then[key], now[key], f"{where}/{key}")
+            d for key in both for d in differences(then[key], now[key], mended, f"{where}/{key}")
         ]
     if isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
         pairs = enumerate(zip(then, now, strict=True))
-        return [d for i, (a, b) in pairs for d in differences(a, b, f"{where}/{i}")]
+        return [d for i, (a, b) in pairs for d in differences(a, b, mended, f"{where}/{i}")]
     return [] if then == now else [f"{where}: was {then!r}, is {now!r}"]
 
 
@@ -75,7 +85,7 @@ def main() -> int:
         name = f"{recording.parent.name}/{recording.name}"
         for command, then in json.loads(answers.read_text()).items():
             asked += 1
-            wrong = differences(then, ask(args.cli, command, recording))
+            wrong = differences(then, ask(args.cli, command, recording), MENDED.get(name, {}))
             failed += bool(wrong)
             for line in wrong[:5]:
                 print(f"{name}, {command}: {line}", file=sys.stderr)

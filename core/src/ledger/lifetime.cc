@@ -7,8 +7,9 @@ CategoryId born_in_forward(const Block& block, const Context& context, bool aliv
   const Birth& birth = block.birth;
   const Progress& now = context.progress();
   const bool in_module = block.module != ModuleId{};
-  const bool kept = now.backwards_begun > birth.progress.backwards_begun ||
-                    now.out_of_memory > birth.progress.out_of_memory;
+  // Where no module was ever seen (imports), nothing tells a forward from anything else.
+  const bool cut_off = now.any_module && now.out_of_memory > birth.progress.out_of_memory;
+  const bool kept = now.backwards_begun > birth.progress.backwards_begun || cut_off;
   if (kept) {
     const bool before_the_model =
         birth.progress.any_module && birth.progress.forwards_in_step == 0 && !in_module;

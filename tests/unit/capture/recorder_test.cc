@@ -16,9 +16,16 @@ namespace {
 constexpr int kMany = 2 * static_cast<int>(EventQueue::kBatchEvents * EventQueue::kBatches);
 constexpr unsigned kHangs = 60;  // seconds, after which a child is taken to wait for ever
 
+// Recorders are never destroyed; kept here, they are no leaks.
+Recorder* kept(Recorder* recorder) {
+  static auto* const kAll = new std::vector<Recorder*>;
+  kAll->push_back(recorder);
+  return recorder;
+}
+
 struct Recording {
   std::shared_ptr<Spool> spool = *Spool::open("");
-  Recorder* recorder = *Recorder::start(spool, {});
+  Recorder* recorder = kept(*Recorder::start(spool, {}));
 
   void marker(const char* text) {
     recorder->push({.id = recorder->words().name(text).raw(), .kind = RawKind::kMarker});
