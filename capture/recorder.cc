@@ -47,8 +47,8 @@ std::string thread_name() {
 
 }  // namespace
 
-Result<Recorder*> Recorder::start(std::shared_ptr<Spool> spool, const RunInfo& info) {
-  Result<std::unique_ptr<Sink>> sink = spool->sink();
+Result<Recorder*> Recorder::start(Spool& spool, const RunInfo& info) {
+  Result<std::unique_ptr<Sink>> sink = spool.sink();
   if (!sink.ok()) return sink.status();
   return new Recorder(std::move(*sink), info);
 }
@@ -144,7 +144,7 @@ Status Recorder::stop() {
   queue_.wake();
   thread_.join();
   for (const auto& [key, value] : late_info_) writer_->info(key, value);
-  const Status status = writer_->close();
+  Status status = writer_->close();
   writer_.reset();
   words_.clear();
   ForkGuard::remove(this);

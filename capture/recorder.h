@@ -37,7 +37,7 @@ class Recorder {
  public:
   // `spool` is shared with whoever reads the recording. The recorder is never destroyed: a thread
   // may still be about to push to it long after stop().
-  static Result<Recorder*> start(std::shared_ptr<Spool> spool, const RunInfo& info);
+  static Result<Recorder*> start(Spool& spool, const RunInfo& info);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 

@@ -11,8 +11,7 @@ Session* g_session = nullptr;  // that is not stopped; under the GIL
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(std::shared_ptr<Spool> spool,
-                                                const SessionOptions& options,
+Result<std::unique_ptr<Session>> Session::start(Spool& spool, const SessionOptions& options,
                                                 PyTypeObject* module_type,
                                                 ModuleCalls::Discover discover) {
   // A forked child may record for itself: its parent's session is only in the way.
@@ -22,7 +21,7 @@ Result<std::unique_ptr<Session>> Session::start(std::shared_ptr<Spool> spool,
         "peakline is already tracking this process, and one recording cannot contain another; "
         "leave the first track() block before entering the next");
   }
-  Result<Recorder*> recorder = Recorder::start(std::move(spool), options.info);
+  Result<Recorder*> recorder = Recorder::start(spool, options.info);
   if (!recorder.ok()) return recorder.status();
   return std::unique_ptr<Session>(
       new Session(**recorder, options, module_type, std::move(discover)));

@@ -38,8 +38,7 @@ struct SessionOptions {
 class Session {
  public:
   // Refuses when another session is running in this process, or the process cannot be watched.
-  static Result<std::unique_ptr<Session>> start(std::shared_ptr<Spool> spool,
-                                                const SessionOptions& options,
+  static Result<std::unique_ptr<Session>> start(Spool& spool, const SessionOptions& options,
                                                 PyTypeObject* module_type,
                                                 ModuleCalls::Discover discover);
   ~Session();

@@ -18,7 +18,9 @@ void collect(Call& call, const c10::IValue& value, std::uint8_t argument) {
     const at::Tensor& tensor = value.toTensor();
     call.tensors.push_back(&tensor);
     call.argument_of.push_back(argument);
-    if (call.device < 0 && is_virtual(tensor)) call.device = tensor.device().index();
+    if (call.device < 0 && is_virtual(tensor)) {
+      call.device = static_cast<int>(tensor.device().index());
+    }
   } else if (value.isList()) {
     for (const c10::IValue& item : value.toListRef()) {
       if (item.isTensor())

@@ -32,10 +32,10 @@ capture::ModuleCalls::Discover make_discover(py::function function) {
   };
 }
 
-std::unique_ptr<Session> start(std::shared_ptr<Spool> spool, py::handle module_type,
+std::unique_ptr<Session> start(const std::shared_ptr<Spool>& spool, py::handle module_type,
                                py::function discover, bool ops, bool cuda, bool cuda_trace,
                                bool repeats, const RunInfo& info) {
-  return value_or_throw(Session::start(std::move(spool), {ops, cuda, cuda_trace, repeats, info},
+  return value_or_throw(Session::start(*spool, {ops, cuda, cuda_trace, repeats, info},
                                        reinterpret_cast<PyTypeObject*>(module_type.ptr()),
                                        make_discover(std::move(discover))));
 }

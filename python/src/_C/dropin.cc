@@ -75,7 +75,7 @@ py::object held_in(const PyMemEngine& self, const py::object& storage) {
 }
 
 // A hook in C++, so that a gradient is labelled without a word of Python.
-unsigned hook_gradient(const PyMemEngine& self, at::Tensor parameter, int category) {
+unsigned hook_gradient(const PyMemEngine& self, const at::Tensor& parameter, int category) {
   return parameter.register_hook(
       [engine = self.engine, category](const at::Tensor& grad) { engine->label(grad, category); });
 }
@@ -137,7 +137,7 @@ void bind_mem_engine(py::module_& m) {
                        int category) { self.engine->track(tensor, category); })
       .def("held", &held_in)
       .def("hook_gradient", &hook_gradient)
-      .def("unhook_gradient", [](const PyMemEngine&, at::Tensor parameter,
+      .def("unhook_gradient", [](const PyMemEngine&, const at::Tensor& parameter,
                                  unsigned hook) { parameter.remove_hook(hook); })
       .def("gradient_labeller",
            [](const PyMemEngine& self, int category) {

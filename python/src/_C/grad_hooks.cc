@@ -13,7 +13,7 @@ namespace py = pybind11;
 
 // As tensor.register_hook(hook), for hooks that return nothing, are never taken away, and are too
 // many for Python's handles.
-void call_on_gradient(at::Tensor tensor, py::object hook) {
+void call_on_gradient(const at::Tensor& tensor, py::object hook) {
   tensor.register_hook([hook = SharedObject(std::move(hook))](const at::Tensor& gradient) {
     py::gil_scoped_acquire gil;
     hook.get()(gradient);

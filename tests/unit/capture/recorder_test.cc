@@ -25,7 +25,7 @@ Recorder* kept(Recorder* recorder) {
 
 struct Recording {
   std::shared_ptr<Spool> spool = *Spool::open("");
-  Recorder* recorder = kept(*Recorder::start(spool, {}));
+  Recorder* recorder = kept(*Recorder::start(*spool, {}));
 
   void marker(const char* text) {
     recorder->push({.id = recorder->words().name(text).raw(), .kind = RawKind::kMarker});
