@@ -45,7 +45,7 @@ void AllocatorWatch::start(const AllocatorCounts& counts, bool rounds_plainly) {
 }
 
 void AllocatorWatch::on(const AllocatorEntry& entry, Port& port) {
-  device_ = entry.device;
+  device_.store(entry.device, std::memory_order_relaxed);
   switch (entry.action) {
     case AllocatorEntry::Action::kAlloc:
       return on_alloc(entry, port);
@@ -68,7 +68,7 @@ void AllocatorWatch::on_alloc(const AllocatorEntry& entry, Port& port) {
                  .extra = entry.size,
                  .id = entry.stream,
                  .kind = RawKind::kAlloc,
-                 .device = device_};
+                 .device = device()};
   const bool certain = entry.size <= kAlwaysSplit && rounds_plainly_;
   if (!certain) alloc.kind = RawKind::kAllocEstimate;
   {
@@ -96,7 +96,7 @@ void AllocatorWatch::on_free(const AllocatorEntry& entry, Port& port) {
     if (open_ != 0 || segments_changed_) total = read_counts(port, 0);
     freed_ = entry.address;
   }
-  port.push({.address = entry.address, .kind = RawKind::kFree, .device = device_});
+  port.push({.address = entry.address, .kind = RawKind::kFree, .device = device()});
   write_total(total, port);
 }
 
@@ -110,7 +110,7 @@ void AllocatorWatch::on_free_completed(const AllocatorEntry& entry, Port& port) 
     }
     close_free(port);
   }
-  port.push({.address = entry.address, .kind = RawKind::kFreeCompleted, .device = device_});
+  port.push({.address = entry.address, .kind = RawKind::kFreeCompleted, .device = device()});
 }
 
 void AllocatorWatch::on_segment(const AllocatorEntry& entry, Port& port) {
@@ -125,7 +125,7 @@ void AllocatorWatch::on_segment(const AllocatorEntry& entry, Port& port) {
              .size = entry.size,
              .id = entry.stream,
              .kind = taken ? RawKind::kSegmentAlloc : RawKind::kSegmentFree,
-             .device = device_});
+             .device = device()});
 }
 
 void AllocatorWatch::on_out_of_memory(const AllocatorEntry& entry, Port& port) {
@@ -135,13 +135,13 @@ void AllocatorWatch::on_out_of_memory(const AllocatorEntry& entry, Port& port) {
     close_free(port);
     write_total(read_counts(port, entry.size), port);
   }
-  port.push({.size = entry.size, .kind = RawKind::kOutOfMemory, .device = device_});
+  port.push({.size = entry.size, .kind = RawKind::kOutOfMemory, .device = device()});
 }
 
 // Something else happened before the last free was complete.
 void AllocatorWatch::close_free(Port& port) {
   if (freed_ == 0) return;
-  port.push({.address = freed_, .kind = RawKind::kFreeWaits, .device = device_});
+  port.push({.address = freed_, .kind = RawKind::kFreeWaits, .device = device()});
   freed_ = 0;
 }
 
@@ -163,23 +163,23 @@ std::optional<std::int64_t> AllocatorWatch::write_size(const AllocatorCounts& co
   port.push({.address = open,
              .size = static_cast<std::uint64_t>(size),
              .kind = RawKind::kResize,
-             .device = device_});
+             .device = device()});
   return std::nullopt;
 }
 
 void AllocatorWatch::write_total(std::optional<std::int64_t> total, Port& port) {
   if (!total) return;
   port.push(
-      {.size = static_cast<std::uint64_t>(*total), .kind = RawKind::kTotal, .device = device_});
+      {.size = static_cast<std::uint64_t>(*total), .kind = RawKind::kTotal, .device = device()});
 }
 
 void AllocatorWatch::write_flushes(const AllocatorCounts& counts, std::uint64_t requested,
                                    Port& port) {
   for (std::int64_t i = retries_; i < counts.retries; ++i) {
-    port.push({.size = requested, .kind = RawKind::kRetry, .device = device_});
+    port.push({.size = requested, .kind = RawKind::kRetry, .device = device()});
   }
   if (segments_returned_ && counts.retries == retries_ && counts.flushes > flushes_) {
-    port.push({.kind = RawKind::kEmptyCache, .device = device_});
+    port.push({.kind = RawKind::kEmptyCache, .device = device()});
   }
   retries_ = counts.retries;
   flushes_ = counts.flushes;

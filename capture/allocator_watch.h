@@ -85,6 +85,9 @@ class AllocatorWatch {
   void on_segment(const AllocatorEntry& entry, Port& port);
   void on_out_of_memory(const AllocatorEntry& entry, Port& port);
 
+  [[nodiscard]] std::uint8_t device() const noexcept {
+    return device_.load(std::memory_order_relaxed);
+  }
   void close_free(Port& port);
   [[nodiscard]] std::optional<std::int64_t> read_counts(Port& port, std::uint64_t requested);
   [[nodiscard]] std::optional<std::int64_t> write_size(const AllocatorCounts& counts, Port& port);
@@ -106,7 +109,7 @@ class AllocatorWatch {
   bool segments_changed_ = false;
   bool segments_returned_ = false;
   bool rounds_plainly_ = true;
-  std::uint8_t device_ = 0;  // of the last entry
+  std::atomic<std::uint8_t> device_{0};  // of the last entry; settle() reads it beside on()
 };
 
 }  // namespace peakline::capture

@@ -99,6 +99,9 @@ TEST(Recorder, AForkWhileOtherThreadsPushLeavesNoLockHeld) {
 }
 
 TEST(Recorder, AForkedChildRecordsForItself) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer cannot start threads in a forked child";
+#endif
   Recording parent;
   const int status = in_child([&] {
     Recording own;
