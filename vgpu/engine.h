@@ -114,7 +114,7 @@ class Engine {
     std::int64_t stream;
     std::uint64_t thread;
     std::string_view key;
-    auto operator<=>(const WorkspaceKey&) const = default;
+    auto operator<=>(const WorkspaceKey&) const = default;  // NOLINT(modernize-use-nullptr)
   };
 
   EngineOptions options_;

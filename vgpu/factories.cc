@@ -1,6 +1,7 @@
 // Making tensors: at::empty and its like are where all memory of a program comes from.
 #include "vgpu/factories.h"
 
+#include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 
 #include "vgpu/shape_builder.h"
