@@ -8,29 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib.util
 import statistics
 import sys
 import time
 from typing import Any
 
 import torch
+from gpu_support import check_file_of_workloads
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from peakline.mem_tracker import MemTracker
 from peakline.memory_tracker import BYTES_PER_MB, MemoryTracker
-
-try:
-    import pytest
-except ModuleNotFoundError:  # a machine for measuring may have no pytest
-    pytest = None  # type: ignore[assignment]
-
-if pytest is not None:
-    pytestmark = [
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-    ]
 
 
 class Layer(nn.Module):
@@ -204,29 +193,11 @@ def cost(workload: Any, pairs: int = 7) -> tuple[float, float]:
     return statistics.median(bare), statistics.median(ratios)
 
 
-def main() -> int:
-    """Checks every workload of a file, or those named; prints one line each."""
-    path, names = sys.argv[1], sys.argv[2:]
-    spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    failed = 0
-    for name in names or list(module.W):
-        gc.collect()
-        torch.cuda.empty_cache()
-        try:
-            workload = module.W[name]("cuda")
-            peak = check_peak(workload)
-            bare, ratio = cost(workload)
-            line = f"peak {peak / 2**20:.1f} MiB, step {bare * 1e3:.1f} ms, tracked {ratio:.2f}x"
-            print(f"exact  {name}: {line}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
-    return 1 if failed else 0
+def peak_and_cost(workload: Any) -> str:
+    peak = check_peak(workload)
+    bare, ratio = cost(workload)
+    return f"peak {peak / 2**20:.1f} MiB, step {bare * 1e3:.1f} ms, tracked {ratio:.2f}x"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_file_of_workloads(peak_and_cost))

@@ -10,24 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from test_exact_peak import check, fresh
+from gpu_support import fresh
+from test_exact_peak import check
 from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import peakline
-
-try:
-    import pytest
-except ModuleNotFoundError:  # a machine for measuring may have no pytest
-    pytest = None  # type: ignore[assignment]
-
-if pytest is not None:
-    pytestmark = [
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-    ]
 
 
 class DenseBlock(nn.Module):

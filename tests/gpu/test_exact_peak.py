@@ -5,31 +5,19 @@ Run by pytest, or alone with a file of workloads:  python tests/gpu/test_exact_p
 
 from __future__ import annotations
 
-import gc
-import importlib.util
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from gpu_support import check_file_of_workloads, fresh
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import peakline
-
-try:
-    import pytest
-except ModuleNotFoundError:  # a machine for measuring may have no pytest
-    pytest = None  # type: ignore[assignment]
-
-if pytest is not None:
-    pytestmark = [
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-    ]
 
 
 class Block(nn.Module):
@@ -124,24 +112,13 @@ def check(workload: Any, steps: int = 3, known: bool = True, ops: bool = True) -
     return dict(peak=truth, reserved=reserved, **peak.by_category)
 
 
-def fresh() -> None:
-    gc.collect()
-    torch.cuda.empty_cache()
-
-
-if pytest is not None:
-
-    @pytest.fixture(autouse=True)
-    def _fresh() -> Iterator[None]:
+def test_recorded_peak_is_the_allocators_from_the_first_step_on() -> None:
+    for make in WORKLOADS.values():
         fresh()
-        yield
-        fresh()
-
-    @pytest.mark.parametrize("name", list(WORKLOADS))
-    def test_recorded_peak_is_the_allocators_from_the_first_step_on(name: str) -> None:
-        workload = WORKLOADS[name]()
+        workload = make()
         check(workload)
         check(workload)
+        del workload
 
 
 def test_peak_is_exact_without_being_told_the_model() -> None:
@@ -206,25 +183,5 @@ def test_memory_from_before_counts_and_its_free_is_seen() -> None:
     del kept, other
 
 
-def main() -> int:
-    """Checks every workload of a file, or those named; prints one line each."""
-    path, names = sys.argv[1], sys.argv[2:]
-    spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    failed = 0
-    for name in names or list(module.W):
-        fresh()
-        try:
-            answer = check(module.W[name]("cuda"))
-            print(f"exact  {name}: {answer}", flush=True)
-        except Exception as error:
-            failed += 1
-            print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_file_of_workloads(check))

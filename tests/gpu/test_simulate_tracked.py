@@ -12,19 +12,6 @@ import subprocess
 import sys
 import textwrap
 
-import torch
-
-try:
-    import pytest
-except ModuleNotFoundError:  # a machine for measuring may have no pytest
-    pytest = None  # type: ignore[assignment]
-
-if pytest is not None:
-    pytestmark = [
-        pytest.mark.gpu,
-        pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
-    ]
-
 _FRAME = """
 import json, os, sys
 import torch

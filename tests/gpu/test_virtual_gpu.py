@@ -13,26 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-try:
-    import pytest
-except ModuleNotFoundError:  # a machine for measuring may have no pytest
-    pytest = None  # type: ignore[assignment]
-
 DATA = Path(__file__).parents[1] / "data" / "virtual_gpu_peaks.json"
 MIB = 2**20
-
-
-def has_gpu() -> bool:
-    """Asked in a child: this process must not touch CUDA."""
-    code = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
-    return subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-if pytest is not None:
-    pytestmark = [
-        pytest.mark.gpu,
-        pytest.mark.skipif("not has_gpu()", reason="no NVIDIA GPU, or a torch without CUDA"),
-    ]
 
 
 def compute_peaks() -> dict[str, list[int]]:
