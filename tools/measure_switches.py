@@ -29,19 +29,26 @@ def depthwise(channels: int, dtype: torch.dtype, stride: int = 1) -> Callable[[]
     return run
 
 
-def plain(dilation: int = 1, transposed: bool = False, groups: int = 1) -> Callable[[], Rise]:
+def plain(
+    dilation: int = 1, transposed: bool = False, groups: int = 1, window: int = 3
+) -> Callable[[], Rise]:
     def run() -> Rise:
         kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-        net = kind(32, 64, 3, padding=1, dilation=dilation, groups=groups, device="cuda")
+        padding = window // 2
+        net = kind(32, 64, window, 1, padding, dilation=dilation, groups=groups, device="cuda")
         return rise(net, torch.zeros(8, 32, 48, 48))
 
     return run
 
 
-def batch_norm() -> Rise:
+def batch_norm(channels: int, side: int = 28, pictures: int = 16) -> Callable[[], Rise]:
     """By cuDNN, which keeps more for channels-last pictures."""
-    x = torch.zeros(16, 64, 28, 28).to(memory_format=torch.channels_last)
-    return rise(nn.BatchNorm2d(64, device="cuda"), x)
+
+    def run() -> Rise:
+        x = torch.zeros(pictures, channels, side, side).to(memory_format=torch.channels_last)
+        return rise(nn.BatchNorm2d(channels, device="cuda"), x)
+
+    return run
 
 
 CASES: dict[str, tuple[Flags, Callable[[], Rise]]] = {
@@ -56,7 +63,16 @@ CASES: dict[str, tuple[Flags, Callable[[], Rise]]] = {
     "fp32 dilated without cuDNN": ({"enabled": False}, plain(dilation=2)),
     "fp32 transposed without cuDNN": ({"enabled": False}, plain(transposed=True)),
     "fp32 in groups without cuDNN": ({"enabled": False}, plain(groups=4)),
-    "channels-last batch norm": ({}, batch_norm),
+    "fp32, one pixel, without cuDNN": ({"enabled": False}, plain(window=1)),
+    "fp32 transposed in groups without cuDNN": (
+        {"enabled": False},
+        plain(transposed=True, groups=4),
+    ),
+    "channels-last batch norm": ({}, batch_norm(64)),
+    "channels-last batch norm, 512 channels": ({}, batch_norm(512)),
+    "channels-last batch norm, 48 channels": ({}, batch_norm(48)),
+    "channels-last batch norm, large pictures": ({}, batch_norm(64, side=112)),
+    "channels-last batch norm, small pictures": ({}, batch_norm(64, side=7, pictures=4)),
 }
 
 

@@ -1,6 +1,6 @@
 // Convolutions. Sources: aten/src/ATen/native/Convolution.cpp (convolution_backward),
 // aten/src/ATen/native/cudnn/ConvShared.cpp, Conv_v8.cpp, cuda/DepthwiseConv2d.cu,
-// cuda/ConvolutionMM2d.cu.
+// cuda/ConvolutionMM2d.cu, NaiveDilatedConvolution.cu, NaiveConvolutionTranspose2d.cu.
 #include <algorithm>
 
 #include <peakline/conv_planner.h>
@@ -31,10 +31,6 @@ struct Pictures {
 
 bool any_above_one(const std::vector<std::int64_t>& values) {
   return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 1; });
-}
-
-bool any_above_zero(const std::vector<std::int64_t>& values) {
-  return std::any_of(values.begin(), values.end(), [](std::int64_t v) { return v > 0; });
 }
 
 // Nothing when these are not the tensors of a convolution.
@@ -143,22 +139,14 @@ void run_cudnn(RuleContext& op, const Pictures& p, ConvPass pass) {
   op.program.flash(workspace.bytes, workspace.certainty);
 }
 
-// The windows of one picture side by side, of one group; nothing where the picture itself is that.
-std::int64_t column_bytes(const Pictures& p) {
-  const std::int64_t window = pixels(p.weight.sizes);
-  const std::int64_t groups = std::max<std::int64_t>(p.c.groups, 1);
-  const bool as_it_is =
-      window == 1 && !p.c.transposed && !any_above_one(p.c.stride) && !any_above_zero(p.c.padding);
-  if (as_it_is) return 0;
-  const std::int64_t channels = (p.c.transposed ? p.output_sizes[1] : p.input.sizes[1]) / groups;
-  const std::int64_t windows = pixels(p.c.transposed ? p.input.sizes : p.output_sizes);
-  return channels * window * windows * size_of(p.input.dtype);
-}
+std::int64_t groups_of(const Pictures& p) { return std::max<std::int64_t>(p.c.groups, 1); }
 
-// ConvolutionMM2d.cu, DilatedConvolution: contiguous copies, columns of a picture, products.
-void run_columns(RuleContext& op, const Pictures& p) {
-  op.program.flash(column_bytes(p), Certainty::kModelled);
-  use_cublas(op);
+// The windows of one picture side by side, of one group: also where the picture itself is that.
+std::int64_t column_bytes(const Pictures& p) {
+  const std::int64_t channels =
+      (p.c.transposed ? p.output_sizes[1] : p.input.sizes[1]) / groups_of(p);
+  const std::int64_t windows = pixels(p.c.transposed ? p.input.sizes : p.output_sizes);
+  return channels * pixels(p.weight.sizes) * windows * size_of(p.input.dtype);
 }
 
 // cudnn_convolution, its transposed and fused forms
@@ -178,18 +166,22 @@ void columns_forward(RuleContext& op) {
   if (!p) return;
   const Scratch dense_input(op.program, copy_to(p->input, false));
   const Scratch dense_weight(op.program, copy_to(p->weight, false));
-  run_columns(op, *p);
+  const Scratch columns(op.program, column_bytes(*p));
+  // A transposed one adds its bias by a product with as many ones as a picture has pixels.
+  const bool ones = p->c.transposed && op.args.tensor(3).defined;
+  op.program.flash(ones ? pixels(p->output_sizes) * size_of(p->input.dtype) : 0);
+  use_cublas(op);
 }
 
 // _conv_depthwise2d, conv_depthwise3d
 void depthwise_forward(RuleContext& op) { op.program.outputs(); }
 
-void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
-  op.program.output(2);
+// The sum over everything but the channels.
+void sum_channels(RuleContext& op, const TensorMeta& gradient, std::int64_t channel_dim = 1) {
   Reduction r;
   r.input = gradient;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(gradient.sizes.size()); ++i) {
-    if (i != 1) r.dims.push_back(i);
+    if (i != channel_dim) r.dims.push_back(i);
   }
   r.accumulator_size = size_of(accumulate_type(gradient.dtype));
   r.output_size = size_of(gradient.dtype);
@@ -200,6 +192,7 @@ void bias_gradient(RuleContext& op, const TensorMeta& gradient) {
 struct Wanted {
   bool input;
   bool weight;
+  bool bias;
 };
 
 void cudnn_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
@@ -215,17 +208,77 @@ void cudnn_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
   }
 }
 
-void columns_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
+// grad_bias += grad_output[i].sum(), picture by picture.
+void sum_picture(RuleContext& op, TensorMeta gradient) {
+  gradient.sizes.erase(gradient.sizes.begin());
+  gradient.strides.erase(gradient.strides.begin());
+  const Scratch sum(op.program, gradient.sizes[0] * size_of(gradient.dtype));
+  sum_channels(op, gradient, 0);
+}
+
+// The gradients of one group. `take(i)` makes room for that of input, weight or bias; the columns stay
+// until all are there.
+template <class Take>
+void gradients_by_columns(RuleContext& op, const Pictures& p, const TensorMeta& gradient,
+                          Wanted wanted, Take take) {
+  const bool any_columns = wanted.input || wanted.weight;
+  const bool dilated = !p.c.transposed && (any_above_one(p.c.dilation) || p.input.sizes.size() > 4);
+  if (wanted.input) take(0);
+  if (dilated && wanted.weight) take(1);
+  if (dilated && wanted.bias) take(2);
+  const Scratch columns(op.program, any_columns ? column_bytes(p) : 0);
+  if (any_columns) use_cublas(op);
+  if (dilated) {
+    if (wanted.bias) sum_picture(op, gradient);
+    return;
+  }
+  if (p.c.transposed && wanted.weight) take(1);
+  if (wanted.bias) {
+    take(2);
+    sum_channels(op, gradient);
+  }
+  if (!p.c.transposed && wanted.weight) take(1);
+}
+
+// A dense tensor's part of its channels; torch copies it out unless there is one picture only.
+struct ChannelPart {
+  TensorMeta part;
+  std::int64_t copied;  // bytes
+};
+ChannelPart channel_part(const TensorMeta& tensor, std::int64_t groups) {
+  TensorMeta part = tensor;
+  part.sizes[1] /= groups;
+  part.strides = dense_strides(part.sizes, false);
+  return {part, tensor.sizes[0] > 1 ? part.bytes().raw() : 0};
+}
+
+// Each group makes gradients of its own, which are put together at the end.
+void columns_in_groups(RuleContext& op, const Pictures& p, const TensorMeta& gradient,
+                       Wanted wanted) {
+  const std::int64_t groups = groups_of(p);
+  const ChannelPart gradient_part = channel_part(gradient, groups);
+  const std::int64_t input_copy = channel_part(p.input, groups).copied;
+  std::vector<int> parts;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const Scratch own_gradient(op.program, gradient_part.copied);
+    const Scratch own_input(op.program, input_copy);
+    gradients_by_columns(op, p, gradient_part.part, wanted, [&](std::size_t which) {
+      parts.push_back(op.program.alloc(op.args.out(which).bytes().raw() / groups));
+    });
+  }
+  if (wanted.input) op.program.output(0);
+  if (wanted.weight) op.program.output(1);
+  if (wanted.bias) op.program.output(2);
+  for (const int part : parts) op.program.free(part);
+}
+
+void columns_backward(RuleContext& op, const Pictures& p, const TensorMeta& gradient,
+                      Wanted wanted) {
   const Scratch dense_input(op.program, copy_to(p.input, false));
-  if (wanted.input) {
-    op.program.output(0);
-    const Scratch dense_weight(op.program, copy_to(p.weight, false));
-    run_columns(op, p);
-  }
-  if (wanted.weight) {
-    op.program.output(1);
-    run_columns(op, p);
-  }
+  const Scratch dense_weight(op.program, copy_to(p.weight, false));
+  if (groups_of(p) > 1) return columns_in_groups(op, p, gradient, wanted);
+  gradients_by_columns(op, p, gradient, wanted,
+                       [&](std::size_t which) { op.program.output(which); });
 }
 
 // convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
@@ -234,7 +287,7 @@ void backward(RuleContext& op) {
   TensorMeta gradient = op.args.tensor(0);
   const auto p = pictures(op, op.args.tensor(1), op.args.tensor(2), gradient);
   if (!p || op.args.outs() < 3) return;
-  const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1)};
+  const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1), op.args.mask(10, 2)};
   const Scratch dense_gradient(op.program, copy_to(gradient, p->c.channels_last));
   gradient.strides = dense_strides(gradient.sizes, p->c.channels_last);
   switch (p->c.backend) {
@@ -243,13 +296,14 @@ void backward(RuleContext& op) {
       if (wanted.input) op.program.output(0);
       break;
     case Convolution::Backend::kColumns:
-      columns_backward(op, *p, wanted);
-      break;
+      return columns_backward(op, *p, gradient, wanted);
     case Convolution::Backend::kCudnn:
       cudnn_backward(op, *p, wanted);
       break;
   }
-  if (op.args.mask(10, 2)) bias_gradient(op, gradient);
+  if (!wanted.bias) return;
+  op.program.output(2);
+  sum_channels(op, gradient);
 }
 
 constexpr NamedRule kRules[] = {

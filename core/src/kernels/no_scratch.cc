@@ -172,10 +172,8 @@ constexpr auto kDenseInputs =
                                      "upsample_nearest3d_backward"});
 
 // Of closed libraries or not looked at, but measured on an H200 with torch 2.11
-// (tests/data/kernels/): to the byte where all inputs are contiguous. cuDNN keeps more for
-// channels-last batches.
-constexpr auto kMeasuredContiguous = std::to_array<std::string_view>(
-    {"_embedding_bag", "cudnn_batch_norm", "cudnn_batch_norm_backward"});
+// (tests/data/kernels/): to the byte where all inputs are contiguous.
+constexpr auto kMeasuredContiguous = std::to_array<std::string_view>({"_embedding_bag"});
 
 bool dense(const TensorMeta& tensor) {
   return !tensor.defined || tensor.contiguous() || tensor.channels_last();
