@@ -1,5 +1,7 @@
 """Each home-made check is seen to fail on a bad sample, and to pass on a good one."""
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -100,6 +102,85 @@ class CheckDocs(unittest.TestCase):
     def test_placeholders_and_files_of_users_are_no_names(self) -> None:
         text = "`--gpu FILE.toml`, `train.py`, `.toml`, `build/demo.html`, `show --json`"
         assert run("check_docs.py", {"docs/a.md": text}).returncode == 0
+
+
+class TidyFiles(unittest.TestCase):
+    """In a repository of three files, of which two include torch."""
+
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
+        self.git("init", "-q")
+        files = {
+            "core/a.cc": "",
+            "vgpu/b.cc": "-I x/torch/include",
+            "vgpu/c.cc": "-I torch/include",
+        }
+        commands = [
+            {"file": f"{self.folder}/{name}", "command": f"c++ {flags}"}
+            for name, flags in files.items()
+        ]
+        self.write(".gitignore", "commands.json")
+        self.write("commands.json", json.dumps(commands))
+        for day, name in enumerate(["vgpu/c.cc", "core/a.cc", "vgpu/b.cc"]):
+            self.write(name, "one")
+            self.commit(day * 48)
+
+    def git(self, *arguments: str, **environment: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e"]
+        command = ["git", *identity, *arguments]
+        subprocess.run(command, cwd=self.folder, check=True, env={**os.environ, **environment})
+
+    def commit(self, hour: int) -> None:
+        self.git("add", "-A")
+        date = f"@{1_700_000_000 + hour * 3600} +0000"
+        self.git("commit", "-qm", "m", GIT_COMMITTER_DATE=date, GIT_AUTHOR_DATE=date)
+
+    def write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    def read(self, folder: Path | None = None, **environment: str) -> tuple[list[str], str, int]:
+        done = subprocess.run(
+            [sys.executable, str(TOOLS / "tidy_files.py"), "commands.json", "--changed"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder or self.folder,
+            env={**os.environ, **environment},
+        )
+        return done.stdout.split(), done.stderr, done.returncode
+
+    def test_what_changed_in_the_last_day_is_read(self) -> None:
+        assert self.read()[0] == ["vgpu/b.cc"]
+
+    def test_a_commit_to_compare_with_may_be_named(self) -> None:
+        assert self.read(LINT_BASE="HEAD~2")[0] == ["vgpu/b.cc", "core/a.cc"]
+
+    def test_a_base_that_is_no_commit_is_refused_with_a_sentence(self) -> None:
+        _, told, status = self.read(LINT_BASE="nowhere")
+        assert status == 2
+        assert told == "clang-tidy: LINT_BASE=nowhere is no commit of this repository\n"
+
+    def test_a_changed_header_brings_its_source_file(self) -> None:
+        self.write("core/a.h", "")
+        assert self.read()[0] == ["vgpu/b.cc", "core/a.cc"]
+
+    def test_torch_files_beyond_the_bound_are_named_and_the_newest_read(self) -> None:
+        self.write("vgpu/c.cc", "two")
+        files, told, _ = self.read(LINT_TORCH_FILES="1")
+        assert files == ["vgpu/c.cc"]
+        assert "vgpu/b.cc changed too" in told
+
+    def test_without_history_every_file_counts_as_changed(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            shallow = Path(empty).resolve() / "shallow"
+            self.git("clone", "-q", "--depth", "1", f"file://{self.folder}", str(shallow))
+            commands = (self.folder / "commands.json").read_text()
+            (shallow / "commands.json").write_text(commands.replace(str(self.folder), str(shallow)))
+            files, told, _ = self.read(shallow)
+        assert files == ["vgpu/b.cc", "vgpu/c.cc", "core/a.cc"]
+        assert "no earlier commit" in told
 
 
 if __name__ == "__main__":
