@@ -487,6 +487,19 @@ class MemTracker(TorchDispatchMode):
             for address, size in _cuda_blocks():
                 self._engine.set_block_bytes(address, size)
 
+    def _begin(self, fake: bool) -> None:
+        """All of it, or, where something raises, nothing."""
+        with contextlib.ExitStack() as undo:
+            self._engine.start(fake)
+            undo.callback(self._engine.stop)
+            undo.callback(self._detach)
+            self._attach()
+            self._track_resize()
+            undo.callback(self._restore_resize)
+            self._engine.reset_peak()
+            self._mod_tracker.__enter__()
+            undo.pop_all()
+
     def __enter__(self) -> MemTracker:
         if self._depth == 0:
             self._fake_mode_on_entry = self._ask.fake_mode = active_fake_mode()
@@ -494,11 +507,7 @@ class MemTracker(TorchDispatchMode):
             self._engine.drop_dead()
             if not fake:
                 self._learn_block_sizes()
-            self._engine.start(fake)
-            self._attach()
-            self._track_resize()
-            self._engine.reset_peak()
-            self._mod_tracker.__enter__()
+            self._begin(fake)
         self._depth += 1
         return self
 

@@ -177,15 +177,22 @@ class MemoryTracker:
         profile_mode = MemoryProfileDispatchMode(self)
         profile_mode.__enter__()
         self.profile_mode = profile_mode
+        try:
+            self._hook_modules(root_module)
+            self._hook_optimizers()
+        except BaseException:
+            self.stop()
+            raise
+        empty_cache = getattr(self._device_module, "empty_cache", None)
+        if empty_cache is not None:
+            empty_cache()
+
+    def _hook_modules(self, root_module: nn.Module) -> None:
         for name, module in root_module.named_modules():
             module._memory_tracker_is_root = module is root_module
             # These modules take no hooks.
             if ".fused_proxy_grouped_embedding_bag" not in name:
                 self._hook_module(name, module)
-        self._hook_optimizers()
-        empty_cache = getattr(self._device_module, "empty_cache", None)
-        if empty_cache is not None:
-            empty_cache()
 
     def stop(self) -> None:
         """Ends monitoring, and takes away every hook."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from peakline._ending import Ending, ScriptExited, TimeIsUp
+from peakline._patches import Patches
 
 _AGAIN_S = 1.0  # a script's bare `except:` may have swallowed it
 _GRACE_S = 10.0  # for a script that waits in code that no signal interrupts
@@ -44,17 +45,19 @@ def ending_after(seconds: float | None, give_up: GiveUp) -> Iterator[None]:
 @contextlib.contextmanager
 def caught_os_exit(give_up: GiveUp) -> Iterator[None]:
     """os._exit ends the script, and not the process that has the answer. Its children are free."""
-    leave, process = os._exit, os.getpid()
+    leave = os._exit
+    process: int | None = os.getpid()
 
     def leave_script(status: int) -> Any:
-        if os.getpid() != process:
+        if os.getpid() != process:  # a child, or somebody who kept this when the script was over
             leave(status)
         if threading.current_thread() is threading.main_thread():
             raise ScriptExited(status)
         give_up(ScriptExited(status))
 
-    os._exit = leave_script
-    try:
-        yield
-    finally:
-        os._exit = leave
+    with Patches() as patches:
+        patches.set(os, "_exit", leave_script)
+        try:
+            yield
+        finally:
+            process = None

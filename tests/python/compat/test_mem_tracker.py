@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker as UpstreamMemTracker
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 from peakline.mem_tracker import (
     _PYTORCH_MIN_ALLOCATE,
@@ -525,3 +526,26 @@ def test_shared_memory_counts_as_the_allocators_report_it() -> None:
         assert tracker.get_tracker_snapshot()[cpu]["Total"] == 1 << 20
         del storage
         assert cpu not in tracker.get_tracker_snapshot()
+
+
+def test_entering_that_fails_half_way_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resize = torch.UntypedStorage.resize_
+    hooks = len(_global_optimizer_pre_hooks)
+    tracker = MemTracker()
+
+    def refuse() -> None:
+        raise RuntimeError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker._mod_tracker, "__enter__", refuse)
+        with pytest.raises(RuntimeError, match="no"):
+            tracker.__enter__()
+    kept = torch.ones(1000)
+    assert plain(tracker.get_tracker_snapshot()) == {}
+    assert torch.UntypedStorage.resize_ is resize
+    assert len(_global_optimizer_pre_hooks) == hooks
+    with tracker:
+        kept = torch.ones(1000)
+        assert plain(tracker.get_tracker_snapshot())["cpu"]["Total"] == taken(kept)

@@ -331,3 +331,21 @@ def test_many_operators_are_thinned_but_their_peak_is_kept(tmp_path: Path) -> No
     points = re.findall(r'points="([^"]*)"', text)[0].split()
     heights = [float(point.split(",")[1]) for point in points]
     assert heights.count(min(heights)) == 1
+
+
+def test_a_start_that_fails_half_way_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    tracker = MemoryTracker()
+
+    def refuse() -> None:
+        raise RuntimeError("no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tracker, "_hook_optimizers", refuse)
+        with pytest.raises(RuntimeError, match="no"):
+            tracker.start_monitor(model)
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    tracker.start_monitor(model)  # which it refuses while it is monitoring
+    tracker.stop()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import pytest
 from estimate_support import Answer, Estimate, write
 
 import peakline
+from peakline._ending import ScriptExited
+from peakline._estimate.deadline import caught_os_exit
 
 STEPS = """
     import os, sys, time, threading
@@ -222,3 +226,21 @@ def test_what_forward_held_when_memory_ran_out_is_activation(folder: Path, answe
     found = answer("deep.py", "--memory", "512MiB")
     assert found["by_category"]["Activation"] > 100 * 2**20
     assert found["by_category"].get("Temp", 0) < 2**20
+
+
+def test_an_os_exit_that_the_script_put_in_place_stays_and_leaves_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    with caught_os_exit(lambda ending: None):
+        caught = os._exit
+
+        def with_a_word(status: int) -> None:
+            caught(status)
+
+        os._exit = with_a_word
+    assert os._exit is with_a_word
+    with contextlib.suppress(ScriptExited):
+        os._exit(3)
+    assert left == [3]
