@@ -7,6 +7,7 @@
 
 #include "capture/fork_guard.h"
 #include "capture/op_observer.h"
+#include "capture/step_tape.h"
 
 namespace peakline::capture {
 namespace {
@@ -29,12 +30,7 @@ std::atomic<std::uint64_t> g_step{0};
 
 // What is expected and whether ops are watched change together.
 std::mutex& expect_mutex() {
-  static std::mutex* const kMutex = [] {
-    auto* mutex = new std::mutex;
-    ForkGuard::add(
-        ForkOrder::kGate, mutex, [mutex] { mutex->lock(); }, [mutex](bool) { mutex->unlock(); });
-    return mutex;
-  }();
+  static auto* const kMutex = new ForkSafe<std::mutex>(ForkOrder::kGate);
   return *kMutex;
 }
 

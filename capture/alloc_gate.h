@@ -1,7 +1,6 @@
 // The gate that every allocation passes on its way into the recording.
 #pragma once
 
-#include "capture/expected_allocs.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {

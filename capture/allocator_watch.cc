@@ -1,6 +1,7 @@
 #include "capture/allocator_watch.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 namespace peakline::capture {
@@ -16,22 +17,8 @@ std::uint64_t rounded(std::uint64_t size) {
 
 }  // namespace
 
-class AllocatorWatch::Guard {
- public:
-  explicit Guard(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
-    }
-  }
-  ~Guard() { flag_.clear(std::memory_order_release); }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-
- private:
-  std::atomic_flag& flag_;
-};
-
 void AllocatorWatch::start(const AllocatorCounts& counts, bool rounds_plainly) {
-  const Guard guard(busy_);
+  const std::lock_guard guard(busy_);
   ++actions_;
   open_ = 0;
   freed_ = 0;
@@ -72,7 +59,7 @@ void AllocatorWatch::on_alloc(const AllocatorEntry& entry, Port& port) {
   const bool certain = entry.size <= kAlwaysSplit && rounds_plainly_;
   if (!certain) alloc.kind = RawKind::kAllocEstimate;
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     ++actions_;
     close_free(port);
     if (open_ != 0 || segments_changed_) write_total(read_counts(port, entry.size), port);
@@ -90,7 +77,7 @@ void AllocatorWatch::on_alloc(const AllocatorEntry& entry, Port& port) {
 void AllocatorWatch::on_free(const AllocatorEntry& entry, Port& port) {
   std::optional<std::int64_t> total;
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     ++actions_;
     close_free(port);
     if (open_ != 0 || segments_changed_) total = read_counts(port, 0);
@@ -103,7 +90,7 @@ void AllocatorWatch::on_free(const AllocatorEntry& entry, Port& port) {
 // Nearly always a free is complete at once, which says nothing new.
 void AllocatorWatch::on_free_completed(const AllocatorEntry& entry, Port& port) {
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     if (freed_ == entry.address) {
       freed_ = 0;
       return;
@@ -116,7 +103,7 @@ void AllocatorWatch::on_free_completed(const AllocatorEntry& entry, Port& port) 
 void AllocatorWatch::on_segment(const AllocatorEntry& entry, Port& port) {
   const bool taken = entry.action == AllocatorEntry::Action::kSegmentAlloc;
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     close_free(port);
     segments_changed_ = true;
     segments_returned_ = segments_returned_ || !taken;
@@ -130,7 +117,7 @@ void AllocatorWatch::on_segment(const AllocatorEntry& entry, Port& port) {
 
 void AllocatorWatch::on_out_of_memory(const AllocatorEntry& entry, Port& port) {
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     ++actions_;
     close_free(port);
     write_total(read_counts(port, entry.size), port);
@@ -190,19 +177,19 @@ void AllocatorWatch::write_flushes(const AllocatorCounts& counts, std::uint64_t 
 void AllocatorWatch::settle(Port& port) {
   std::uint64_t actions = 0;
   {
-    const Guard guard(busy_);
+    const std::lock_guard guard(busy_);
     if (open_ == 0) return;
     actions = actions_;
   }
   // Takes the allocator's lock, so the own one must not be held.
   const AllocatorCounts counts = port.counts();
-  const Guard guard(busy_);
+  const std::lock_guard guard(busy_);
   if (actions == actions_ && open_ != 0) write_total(write_size(counts, port), port);
 }
 
 void AllocatorWatch::finish(Port& port) {
   const AllocatorCounts counts = port.counts();
-  const Guard guard(busy_);
+  const std::lock_guard guard(busy_);
   close_free(port);
   write_total(write_size(counts, port), port);
   write_flushes(counts, 0, port);

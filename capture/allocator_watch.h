@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "capture/event_queue.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
@@ -76,9 +77,6 @@ class AllocatorWatch {
   void finish(Port& port);
 
  private:
-  // A spin lock: held for a few instructions, and nearly never wanted by two.
-  class Guard;
-
   void on_alloc(const AllocatorEntry& entry, Port& port);
   void on_free(const AllocatorEntry& entry, Port& port);
   void on_free_completed(const AllocatorEntry& entry, Port& port);
@@ -97,7 +95,7 @@ class AllocatorWatch {
     return counts.allocated - counts.handed_out + counts.taken_back;
   }
 
-  std::atomic_flag busy_;
+  SpinLock busy_;  // nearly never wanted by two
   std::uint64_t actions_ = 0;
   std::uint64_t open_ = 0;  // address of the newest block, while its size is open
   std::int64_t open_at_least_ = 0;

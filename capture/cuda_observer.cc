@@ -53,8 +53,6 @@ class ReportListener final : public Listener {
 
 }  // namespace
 
-bool CudaObserver::has_trace() noexcept { return CudaTrace::available(); }
-
 Result<std::unique_ptr<CudaObserver>> CudaObserver::start(Recorder& recorder, Devices& devices,
                                                           bool trace) {
   std::unique_ptr<CudaObserver> observer(new CudaObserver);

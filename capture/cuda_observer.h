@@ -25,8 +25,6 @@ class CudaObserver {
   CudaObserver(const CudaObserver&) = delete;
   CudaObserver& operator=(const CudaObserver&) = delete;
 
-  [[nodiscard]] static bool has_trace() noexcept;
-
  private:
   CudaObserver() = default;
   std::optional<Listening> reports_;  // where there is no trace

@@ -1,14 +1,14 @@
 #include "capture/cuda_trace.h"
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string_view>
 
 #include "capture/alloc_gate.h"
 #include "capture/allocator_watch.h"
@@ -31,15 +31,12 @@ AllocatorWatch& watch(c10::DeviceIndex device) {
   return g_watches[static_cast<std::size_t>(device) % kMaxDevices];
 }
 
-// A setting of the allocator's may round sizes in another way than to multiples of 512.
+// A setting of the allocator's may round sizes in another way than to multiples of 512. torch knows it
+// under whatever name, or by whatever call, it was set.
 bool settings_round_plainly() {
-  for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && std::string_view(value).find("round") != std::string_view::npos) {
-      return false;
-    }
-  }
-  return true;
+  const auto& divisions =
+      c10::CachingAllocator::AcceleratorAllocatorConfig::roundup_power2_divisions();
+  return std::ranges::all_of(divisions, [](std::size_t parts) { return parts <= 1; });
 }
 
 // Streams are numbered as they appear; the default stream is 0.

@@ -37,12 +37,7 @@ Sentinel* sentinel_of(const c10::StorageImpl& storage) noexcept {
 
 // One for all: a sentinel is put once in a storage's life.
 std::mutex& put_mutex() {
-  static std::mutex* const kMutex = [] {
-    auto* mutex = new std::mutex;
-    ForkGuard::add(
-        ForkOrder::kLast, mutex, [mutex] { mutex->lock(); }, [mutex](bool) { mutex->unlock(); });
-    return mutex;
-  }();
+  static auto* const kMutex = new ForkSafe<std::mutex>(ForkOrder::kLast);
   return *kMutex;
 }
 

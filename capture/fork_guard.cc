@@ -20,32 +20,25 @@ struct Entry {
 struct Registry {
   std::mutex mutex;
   std::list<Entry> entries;  // in the order of ForkOrder
-};
 
-void before_fork();
-void after_in_parent();
-void after_in_child();
+  void before_fork() {
+    mutex.lock();
+    for (const Entry& entry : entries) entry.before();
+  }
+  void after_fork(bool in_child) {
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) entry->after(in_child);
+    mutex.unlock();
+  }
+};
 
 Registry& registry() {
   static Registry* const kRegistry = [] {
-    pthread_atfork(&before_fork, &after_in_parent, &after_in_child);
+    pthread_atfork([] { registry().before_fork(); }, [] { registry().after_fork(false); },
+                   [] { registry().after_fork(true); });
     return new Registry;
   }();
   return *kRegistry;
 }
-
-void before_fork() {
-  registry().mutex.lock();
-  for (const Entry& entry : registry().entries) entry.before();
-}
-
-void after_fork(bool in_child) {
-  const auto& entries = registry().entries;
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) entry->after(in_child);
-  registry().mutex.unlock();
-}
-void after_in_parent() { after_fork(false); }
-void after_in_child() { after_fork(true); }
 
 }  // namespace
 

@@ -19,4 +19,17 @@ class ForkGuard {
   static void remove(const void* owner);
 };
 
+// A lock of which that is all there is to say.
+template <class Lock>
+class ForkSafe : public Lock {
+ public:
+  explicit ForkSafe(ForkOrder order) {
+    ForkGuard::add(
+        order, this, [this] { this->lock(); }, [this](bool) { this->unlock(); });
+  }
+  ~ForkSafe() { ForkGuard::remove(this); }
+  ForkSafe(const ForkSafe&) = delete;
+  ForkSafe& operator=(const ForkSafe&) = delete;
+};
+
 }  // namespace peakline::capture

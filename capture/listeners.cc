@@ -34,13 +34,6 @@ struct Entry {
 class Entries {
  public:
   using List = std::vector<Entry>;
-  Entries() {
-    ForkGuard::add(
-        ForkOrder::kLast, this, [this] { lock_.lock(); }, [this](bool) { lock_.unlock(); });
-  }
-  ~Entries() { ForkGuard::remove(this); }
-  Entries(const Entries&) = delete;
-  Entries& operator=(const Entries&) = delete;
 
   void add(Entry entry) {
     auto changed = copy();
@@ -69,16 +62,16 @@ class Entries {
 
  private:
   [[nodiscard]] std::shared_ptr<const List> get() const {
-    const std::lock_guard guard(lock_);
+    const std::lock_guard<SpinLock> guard(lock_);
     return list_;
   }
   [[nodiscard]] std::shared_ptr<List> copy() const { return std::make_shared<List>(*get()); }
   void put(std::shared_ptr<const List> list) {
-    const std::lock_guard guard(lock_);
+    const std::lock_guard<SpinLock> guard(lock_);
     list_.swap(list);  // the old one ends outside the lock
   }
 
-  mutable SpinLock lock_;
+  mutable ForkSafe<SpinLock> lock_{ForkOrder::kLast};
   std::shared_ptr<const List> list_ = std::make_shared<const List>();
 };
 

@@ -26,7 +26,6 @@ class ModuleFrames {
   ModuleFrames() : frames_{{}} {}
 
   [[nodiscard]] FrameId child(FrameId parent, ModuleId module);
-  [[nodiscard]] FrameId parent(FrameId frame) const noexcept { return frames_[frame].parent; }
   [[nodiscard]] ModuleId module(FrameId frame) const noexcept { return frames_[frame].module; }
   // Fills `modules` with the chain from the outermost module to the innermost.
   void chain(FrameId frame, std::vector<ModuleId>& modules) const;

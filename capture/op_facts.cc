@@ -13,23 +13,13 @@ namespace {
 
 // Shared by threads and kept for ever: there are a few thousand operators.
 struct AllFacts {
-  std::mutex mutex;
+  ForkSafe<std::mutex> mutex{ForkOrder::kLast};
   std::unordered_map<c10::OperatorName, std::unique_ptr<OpFacts>> by_name;
 };
 
-AllFacts& all_facts() {
-  static AllFacts* const kAll = [] {
-    auto* all = new AllFacts;
-    ForkGuard::add(
-        ForkOrder::kLast, all, [all] { all->mutex.lock(); }, [all](bool) { all->mutex.unlock(); });
-    return all;
-  }();
-  return *kAll;
-}
-
 const OpFacts* intern(const c10::OperatorName& name) {
-  AllFacts& all = all_facts();
-  const std::lock_guard guard(all.mutex);
+  static AllFacts& all = *new AllFacts;
+  const std::lock_guard<std::mutex> guard(all.mutex);
   std::unique_ptr<OpFacts>& facts = all.by_name[name];
   if (!facts) {
     const auto handle = c10::Dispatcher::singleton().findOp(name);

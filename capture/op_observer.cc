@@ -148,32 +148,27 @@ class Wishes {
   }
 
   void record(bool on, bool ops) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard<std::mutex> guard(mutex_);
     recording_ = on;
     recording_ops_ = on && ops;
     paused_ = false;
     ask();
   }
   bool pause(bool on) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard<std::mutex> guard(mutex_);
     if (!recording_) return false;
     paused_ = on;
     ask();
     return true;
   }
   void listen(int change, bool outputs) {
-    const std::lock_guard guard(mutex_);
+    const std::lock_guard<std::mutex> guard(mutex_);
     listeners_ += change;
     if (outputs) with_outputs_ += change;
     ask();
   }
 
  private:
-  Wishes() {
-    ForkGuard::add(
-        ForkOrder::kOps, this, [this] { mutex_.lock(); }, [this](bool) { mutex_.unlock(); });
-  }
-
   // A range that has begun ends at the callback that it began with, so a thread's depth stays right
   // whenever this happens.
   void ask() {
@@ -199,7 +194,7 @@ class Wishes {
     handle = at::INVALID_CALLBACK_HANDLE;
   }
 
-  std::mutex mutex_;
+  ForkSafe<std::mutex> mutex_{ForkOrder::kOps};
   bool recording_ = false;
   bool recording_ops_ = false;
   bool paused_ = false;

@@ -15,11 +15,12 @@
 #include <peakline/trace.h>
 
 #include "capture/event_queue.h"
-#include "capture/expected_allocs.h"
 #include "capture/spool.h"
 #include "capture/words.h"
 
 namespace peakline::capture {
+
+class ExpectedAllocs;
 
 // The calling thread's number in the recording that it last wrote to. The model keeps the way to it to
 // one instruction.

@@ -22,7 +22,7 @@ class Spool {
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
-  // Writes at the end of the file; holds on to the file, not to this object.
+  // Writes the file from its beginning; holds on to the file, not to this object, as does the source.
   Result<std::unique_ptr<Sink>> sink() const;
   // Reads from the beginning.
   Result<std::unique_ptr<Source>> source() const;
@@ -30,9 +30,9 @@ class Spool {
   Status copy_to(const std::string& path) const;
 
  private:
-  Spool(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  Spool(int file, std::string name) : file_(file), name_(std::move(name)) {}
 
-  int fd_;
+  int file_;
   std::string name_;
 };
 

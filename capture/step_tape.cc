@@ -44,28 +44,34 @@ StepTape::Tape& StepTape::tape_of(std::uint16_t thread) {
   return tapes_[thread];
 }
 
+bool StepTape::Item::operator==(const Item& other) const noexcept {
+  if (!is(other.raw.kind) || block != other.block || maker != other.maker || age != other.age) {
+    return false;
+  }
+  const bool same_device = raw.device == other.raw.device;
+  switch (raw.kind) {
+    case RawKind::kOpEnd:
+    case RawKind::kNodeBegin:
+      return true;
+    case RawKind::kAlloc:
+    case RawKind::kAllocEstimate:
+      return same_device && raw.size == other.raw.size;
+    case RawKind::kFree:
+      return same_device;
+    case RawKind::kLabel:
+      return same_device && raw.size == other.raw.size && raw.id == other.raw.id;
+    default:
+      return raw.id == other.raw.id;
+  }
+}
+
 StepTape::Item StepTape::item_of(const RawEvent& raw) const {
-  Item item;
-  item.kind = raw.kind;
-  if (is_alloc(raw.kind)) {
-    item.device = raw.device;
-    item.size = raw.size;
-  } else if (raw.kind == RawKind::kFree) {
-    item.device = raw.device;
-    const Origin* block = blocks_.find(block_key(raw));
-    if (block != nullptr && block->step == step_) {
-      item.thread = block->thread;
-      item.id = block->ordinal;
-    }
-  } else if (raw.kind != RawKind::kNodeBegin && raw.kind != RawKind::kOpEnd) {
-    item.id = raw.id;
-  }
-  if (is_module(raw.kind) || raw.kind == RawKind::kNodeBegin) {
-    item.sequence = raw.address;
-    item.autograd_thread = raw.extra;
-    item.depth = raw.id;
-    item.flag = raw.device;
-  }
+  Item item{.raw = raw};
+  if (!item.is(RawKind::kFree)) return item;
+  const Origin* block = blocks_.find(block_key(raw));
+  if (block == nullptr || block->step != step_) return item;
+  item.block = block->ordinal;
+  item.maker = block->thread;
   return item;
 }
 
@@ -106,15 +112,7 @@ void StepTape::watch_label(const RawEvent& raw) {
   block->owner = raw.size;
   const std::uint64_t age = step_ - block->step;
   if (age > kOldestLabelled) return;
-  Item item;
-  item.kind = RawKind::kLabel;
-  item.device = raw.device;
-  item.thread = block->thread;
-  item.id = block->ordinal;
-  item.size = raw.size;
-  item.category = category;
-  item.age = static_cast<std::uint8_t>(age);
-  tape.now.push_back(item);
+  tape.now.push_back({raw, block->ordinal, block->thread, static_cast<std::uint8_t>(age)});
 }
 
 void StepTape::repeat(const RawEvent& raw) {
@@ -130,23 +128,23 @@ void StepTape::repeat(const RawEvent& raw) {
 // The next milestone on the tape must be this one. The ops that begin and end before it do so now.
 void StepTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   std::size_t at = tape.next;
-  while (at < tape.before.size() && !is_milestone(tape.before[at].kind)) ++at;
+  while (at < tape.before.size() && !is_milestone(tape.before[at].raw.kind)) ++at;
   if (at == tape.before.size() || tape.before[at] != item_of(raw)) {
     stop_repeating(raw.ticks);
     return watch(raw);
   }
   play(tape, at, raw.ticks);
   tape.next = at + 1;
-  if (is_module(raw.kind)) return repeat_module(raw, tape.before[at]);
+  if (is_module(raw.kind)) return repeat_module(raw, tape.before[at].raw);
   if (raw.kind == RawKind::kLabelWalk) return play_labels(tape, raw.ticks);
   if (is_alloc(raw.kind)) note_block(raw, tape);
   out_(raw);
 }
 
 // That a module runs inside a node is known while nodes are watched.
-void StepTape::repeat_module(RawEvent raw, const Item& item) {
-  moved_on_[raw.extra] = raw.address - item.sequence;
-  raw.device = item.flag;
+void StepTape::repeat_module(RawEvent raw, const RawEvent& before) {
+  moved_on_[raw.extra] = raw.address - before.address;
+  raw.device = before.device;
   out_(raw);
 }
 
@@ -156,7 +154,7 @@ void StepTape::repeat_free(const RawEvent& raw, Tape& tape) {
   const Item wanted = item_of(raw);
   for (std::size_t at = tape.next; at < tape.before.size(); ++at) {
     const Item& item = tape.before[at];
-    if (is_milestone(item.kind)) break;
+    if (is_milestone(item.raw.kind)) break;
     if (item != wanted) continue;
     play(tape, at, raw.ticks);
     tape.next = at + 1;
@@ -168,14 +166,14 @@ void StepTape::repeat_free(const RawEvent& raw, Tape& tape) {
 
 void StepTape::end_ops_that_are_over(Tape& tape) {
   std::size_t at = tape.next;
-  while (at < tape.before.size() && tape.before[at].kind == RawKind::kOpEnd) ++at;
+  while (at < tape.before.size() && tape.before[at].is(RawKind::kOpEnd)) ++at;
   play(tape, at, ticks_);
 }
 
 // Nothing more happens on the thread in this step.
 void StepTape::end_tape(Tape& tape) {
-  while (tape.next < tape.before.size() && !is_milestone(tape.before[tape.next].kind)) {
-    if (tape.before[tape.next].kind == RawKind::kNodeBegin) {
+  while (tape.next < tape.before.size() && !is_milestone(tape.before[tape.next].raw.kind)) {
+    if (tape.before[tape.next].is(RawKind::kNodeBegin)) {
       ++tape.next;
     } else {
       play(tape, tape.next + 1, ticks_);
@@ -187,51 +185,42 @@ void StepTape::end_tape(Tape& tape) {
 void StepTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
   for (; tape.next < until; ++tape.next) {
     const Item& item = tape.before[tape.next];
-    if (item.kind == RawKind::kNodeBegin) play_node(item, tape, ticks);
-    if (item.kind == RawKind::kLabel) play_label(item, tape, ticks);
-    if (!is_op(item.kind)) continue;
-    if (item.kind == RawKind::kOpBegin) {
+    RawEvent raw = item.raw;
+    raw.ticks = ticks;
+    if (item.is(RawKind::kLabel)) play_label(raw, item);
+    if (item.is(RawKind::kNodeBegin)) out_(node_now(raw));
+    if (!is_op(raw.kind)) continue;
+    if (item.is(RawKind::kOpBegin)) {
       ++tape.open;
     } else {
       --tape.open;
     }
-    out_({.ticks = ticks, .id = item.id, .thread = tape.thread, .kind = item.kind});
+    out_(raw);
   }
 }
 
-void StepTape::play_node(const Item& item, const Tape& tape, std::uint64_t ticks) {
+RawEvent StepTape::node_now(RawEvent node) const {
   constexpr auto kNoNumber = std::numeric_limits<std::uint64_t>::max();
-  const auto moved = moved_on_.find(item.autograd_thread);
-  const bool moves = moved != moved_on_.end() && item.sequence != kNoNumber;
-  out_({.ticks = ticks,
-        .address = moves ? item.sequence + moved->second : item.sequence,
-        .extra = item.autograd_thread,
-        .id = item.depth,
-        .thread = tape.thread,
-        .kind = RawKind::kNodeBegin});
+  const auto moved = moved_on_.find(node.extra);
+  if (moved != moved_on_.end() && node.address != kNoNumber) node.address += moved->second;
+  return node;
 }
 
 void StepTape::play_labels(Tape& tape, std::uint64_t ticks) {
   std::size_t end = tape.next;
-  while (end < tape.before.size() && tape.before[end].kind == RawKind::kLabel) ++end;
+  while (end < tape.before.size() && tape.before[end].is(RawKind::kLabel)) ++end;
   play(tape, end, ticks);
 }
 
-void StepTape::play_label(const Item& item, const Tape& tape, std::uint64_t ticks) {
-  const Tape& maker = tapes_[item.thread];
+void StepTape::play_label(RawEvent label, const Item& item) {
+  const Tape& maker = tapes_[item.maker];
   const auto& addresses = item.age == 0 ? maker.addresses : maker.addresses_before;
-  if (item.id > addresses.size()) return;
-  const RawEvent label{.ticks = ticks,
-                       .address = addresses[item.id - 1],
-                       .size = item.size,
-                       .id = item.category,
-                       .thread = tape.thread,
-                       .kind = RawKind::kLabel,
-                       .device = item.device};
+  if (item.block > addresses.size()) return;
+  label.address = addresses[item.block - 1];
   const Origin* block = blocks_.find(block_key(label));
   if (block == nullptr) return;
-  const bool same =
-      block->step == step_ - item.age && block->ordinal == item.id && block->thread == item.thread;
+  const bool same = block->step == step_ - item.age && block->ordinal == item.block &&
+                    block->thread == item.maker;
   if (same) out_(label);
 }
 
@@ -243,7 +232,8 @@ void StepTape::start_repeating() {
   expected_.push_back(std::make_unique<ExpectedAllocs>());
   for (const Tape& tape : tapes_) {
     for (const Item& item : tape.before) {
-      if (is_alloc(item.kind)) expected_.back()->add(tape.thread, item.size, item.device);
+      if (!is_alloc(item.raw.kind)) continue;
+      expected_.back()->add(tape.thread, item.raw.size, item.raw.device);
     }
   }
   expect_(expected_.back().get());
@@ -264,7 +254,7 @@ void StepTape::stop_repeating(std::uint64_t ticks) {
 }
 
 bool StepTape::steps_are_equal() const {
-  const auto is_free = [](const Item& item) { return item.kind == RawKind::kFree; };
+  const auto is_free = [](const Item& item) { return item.is(RawKind::kFree); };
   return std::ranges::all_of(tapes_, [&](const Tape& tape) {
     std::size_t i = 0;
     for (const Item& item : tape.now) {
@@ -282,7 +272,7 @@ bool StepTape::tapes_are_used_up() const {
   return std::ranges::all_of(tapes_, [](const Tape& tape) {
     return std::none_of(tape.before.begin() + static_cast<std::ptrdiff_t>(tape.next),
                         tape.before.end(),
-                        [](const Item& item) { return is_milestone(item.kind); });
+                        [](const Item& item) { return is_milestone(item.raw.kind); });
   });
 }
 

@@ -4,14 +4,34 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "capture/address_map.h"
-#include "capture/expected_allocs.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
+
+// What each thread will allocate in a step that is like the one before. Immutable once others see it.
+class ExpectedAllocs {
+ public:
+  void add(std::uint16_t thread, std::uint64_t size, std::uint8_t device) {
+    if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
+    threads_[thread].push_back(pack(size, device));
+  }
+  // The thread's allocations of a step, in order, each as pack() says it.
+  [[nodiscard]] std::span<const std::uint64_t> of(std::uint16_t thread) const noexcept {
+    if (thread >= threads_.size()) return {};
+    return threads_[thread];
+  }
+  static std::uint64_t pack(std::uint64_t size, std::uint8_t device) noexcept {
+    return size << 8 | device;
+  }
+
+ private:
+  std::vector<std::vector<std::uint64_t>> threads_;
+};
 
 // Being told of every op and of every autograd node costs the program about a microsecond each; being
 // told of every allocation costs next to nothing. Training steps repeat, so the ops and nodes of two
@@ -48,24 +68,15 @@ class StepTape {
  private:
   // A block by the order of its allocation on its thread in this step; 0: from before the step.
   using Ordinal = std::uint32_t;
-  // What one event of a step was; enough to recognise it in the next one.
+  // One event of a step: enough to recognise it in the next one, and to tell it again.
   struct Item {
-    RawKind kind = RawKind::kOpEnd;
-    std::uint8_t device = 0;
-    std::uint16_t thread = 0;  // kFree, kLabel: of the allocation
-    std::uint32_t id = 0;      // op or module; kFree, kLabel: the block's ordinal
-    std::uint64_t size = 0;    // kLabel: the owner
-    // Of modules and nodes, to tell them again; other numbers are no difference.
-    std::uint64_t sequence = 0;
-    std::uint64_t autograd_thread = 0;
-    std::uint32_t depth = 0;    // of a node
-    std::uint8_t flag = 0;      // of a module
-    std::uint8_t category = 0;  // of a label
-    std::uint8_t age = 0;       // of a label's block: allocated so many steps ago
-    friend bool operator==(const Item& a, const Item& b) {
-      return a.kind == b.kind && a.device == b.device && a.thread == b.thread && a.id == b.id &&
-             a.size == b.size && a.category == b.category && a.age == b.age;
-    }
+    RawEvent raw;
+    Ordinal block = 0;        // kFree, kLabel: which one
+    std::uint16_t maker = 0;  // the thread that allocated it
+    std::uint8_t age = 0;     // so many steps ago
+    [[nodiscard]] bool is(RawKind kind) const noexcept { return raw.kind == kind; }
+    // The same in another step: its time, its address and autograd's numbers are no difference.
+    bool operator==(const Item& other) const noexcept;
   };
   struct Tape {
     std::vector<Item> before;                     // the step before
@@ -99,13 +110,13 @@ class StepTape {
   void repeat(const RawEvent& raw);
   void repeat_milestone(const RawEvent& raw, Tape& tape);
   void repeat_free(const RawEvent& raw, Tape& tape);
-  void repeat_module(RawEvent raw, const Item& item);
+  void repeat_module(RawEvent raw, const RawEvent& before);
   void end_ops_that_are_over(Tape& tape);
   void end_tape(Tape& tape);
   void play(Tape& tape, std::size_t until, std::uint64_t ticks);
-  void play_node(const Item& item, const Tape& tape, std::uint64_t ticks);
+  [[nodiscard]] RawEvent node_now(RawEvent node) const;
   void play_labels(Tape& tape, std::uint64_t ticks);
-  void play_label(const Item& item, const Tape& tape, std::uint64_t ticks);
+  void play_label(RawEvent label, const Item& item);
   void start_repeating();
   void stop_repeating(std::uint64_t ticks);
   void end_step(const RawEvent& raw);

@@ -1,71 +1,39 @@
 #include "capture/words.h"
 
 namespace peakline::capture {
+namespace {
 
-OpId Words::op(std::string_view name) {
-  const std::lock_guard guard(mutex_);
-  const std::size_t before = dictionary_.op_count();
-  const OpId id = dictionary_.intern_op(name);
-  if (dictionary_.op_count() != before) {
-    untold_.push_back([word = std::string(name)](TraceWriter& writer) { writer.op(word); });
-  }
-  return id;
+template <class Id, class Tell>
+void each_new(std::size_t& told, std::size_t count, Tell tell) {
+  for (; told < count; ++told) tell(Id(static_cast<typename Id::rep>(told)));
 }
 
-NameId Words::name(std::string_view text) {
-  const std::lock_guard guard(mutex_);
-  const std::size_t before = dictionary_.name_count();
-  const NameId id = dictionary_.intern_name(text);
-  if (dictionary_.name_count() != before) {
-    untold_.push_back([word = std::string(text)](TraceWriter& writer) { writer.name(word); });
-  }
-  return id;
-}
+}  // namespace
 
-ModuleId Words::module(std::string_view path, std::string_view type, ModuleId parent) {
-  const std::lock_guard guard(mutex_);
-  const std::size_t before = dictionary_.module_count();
-  const ModuleId id = dictionary_.intern_module(path, type, parent);
-  if (dictionary_.module_count() != before) {
-    untold_.push_back([path = std::string(path), type = std::string(type),
-                       parent](TraceWriter& writer) { writer.module(path, type, parent); });
-  }
-  return id;
-}
-
-DeviceId Words::device(const DeviceInfo& device) {
-  const std::lock_guard guard(mutex_);
-  const std::size_t before = dictionary_.device_count();
-  const DeviceId id = dictionary_.intern_device(device);
-  if (dictionary_.device_count() != before) {
-    untold_.push_back([device](TraceWriter& writer) { writer.device(device); });
-  }
-  return id;
-}
-
-ThreadId Words::thread(std::string_view name) {
-  const std::lock_guard guard(mutex_);
-  const std::size_t before = dictionary_.thread_count();
-  const ThreadId id = dictionary_.intern_thread(name);
-  if (dictionary_.thread_count() != before) {
-    untold_.push_back([word = std::string(name)](TraceWriter& writer) { writer.thread(word); });
-  }
-  return id;
+Words::Counts Words::count(const Dictionary& words) noexcept {
+  return {words.name_count(), words.op_count(), words.module_count(), words.device_count(),
+          words.thread_count()};
 }
 
 void Words::clear() {
   const std::lock_guard guard(mutex_);
-  dictionary_ = Dictionary();
-  untold_.clear();
+  words_ = Dictionary();
+  told_ = count(words_);
 }
 
 void Words::tell(TraceWriter& writer) {
-  std::vector<Definition> definitions;
-  {
-    const std::lock_guard guard(mutex_);
-    definitions.swap(untold_);
-  }
-  for (const Definition& define : definitions) define(writer);
+  const std::lock_guard guard(mutex_);
+  const Counts now = count(words_);
+  each_new<NameId>(told_.names, now.names, [&](NameId id) { writer.name(words_.name(id)); });
+  each_new<OpId>(told_.ops, now.ops, [&](OpId id) { writer.op(words_.op(id)); });
+  each_new<ModuleId>(told_.modules, now.modules, [&](ModuleId id) {
+    const ModuleInfo& module = words_.module(id);
+    writer.module(module.path, module.type, module.parent);
+  });
+  each_new<DeviceId>(told_.devices, now.devices,
+                     [&](DeviceId id) { writer.device(words_.device(id)); });
+  each_new<ThreadId>(told_.threads, now.threads,
+                     [&](ThreadId id) { writer.thread(words_.thread(id)); });
 }
 
 }  // namespace peakline::capture

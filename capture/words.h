@@ -1,12 +1,9 @@
 // The recording's words, as the threads of the program learn them.
 #pragma once
 
-#include <deque>
-#include <functional>
+#include <cstddef>
 #include <mutex>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <peakline/dictionary.h>
 #include <peakline/trace.h>
@@ -14,14 +11,29 @@
 namespace peakline::capture {
 
 // Gives out ids at once, on any thread, and tells the writer the words later, on its own thread, in
-// the same order, so that both agree. Thread-safe, except tell().
+// the same order, so that both agree. Thread-safe.
 class Words {
  public:
-  OpId op(std::string_view name);
-  NameId name(std::string_view text);
-  ModuleId module(std::string_view path, std::string_view type, ModuleId parent);
-  DeviceId device(const DeviceInfo& device);
-  ThreadId thread(std::string_view name);
+  OpId op(std::string_view name) {
+    const std::lock_guard guard(mutex_);
+    return words_.intern_op(name);
+  }
+  NameId name(std::string_view text) {
+    const std::lock_guard guard(mutex_);
+    return words_.intern_name(text);
+  }
+  ModuleId module(std::string_view path, std::string_view type, ModuleId parent) {
+    const std::lock_guard guard(mutex_);
+    return words_.intern_module(path, type, parent);
+  }
+  DeviceId device(const DeviceInfo& device) {
+    const std::lock_guard guard(mutex_);
+    return words_.intern_device(device);
+  }
+  ThreadId thread(std::string_view name) {
+    const std::lock_guard guard(mutex_);
+    return words_.intern_thread(name);
+  }
 
   // Gives the writer every word that it does not have yet.
   void tell(TraceWriter& writer);
@@ -31,11 +43,15 @@ class Words {
   [[nodiscard]] std::mutex& mutex() noexcept { return mutex_; }
 
  private:
-  using Definition = std::function<void(TraceWriter&)>;
+  // So many words of each table; the first of some is there from the beginning.
+  struct Counts {
+    std::size_t names, ops, modules, devices, threads;
+  };
+  [[nodiscard]] static Counts count(const Dictionary& words) noexcept;
 
   std::mutex mutex_;
-  Dictionary dictionary_;
-  std::vector<Definition> untold_;
+  Dictionary words_;
+  Counts told_ = count(words_);
 };
 
 }  // namespace peakline::capture

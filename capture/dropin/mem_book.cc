@@ -116,6 +116,13 @@ std::vector<DeviceUsage> MemBook::now() const {
   return result;
 }
 
+std::int64_t MemBook::total(c10::Device device) const {
+  for (const DeviceState& state : devices_) {
+    if (state.device == device) return state.now.total;
+  }
+  return 0;
+}
+
 void MemBook::fold() {
   peak_.resize(devices_.size());
   for (auto& [id, peaks] : frames_) peaks.resize(devices_.size());

@@ -38,7 +38,7 @@ struct Block {
   std::int8_t category = 0;
   std::uint8_t device = 0;
   State state = State::kSettled;
-  std::optional<WeakStorage> storage;
+  std::optional<WeakStorage> storage = std::nullopt;
 };
 
 // Not thread-safe: the engine locks around it. Reports are not trusted: a free of an unknown block
@@ -73,6 +73,7 @@ class MemBook {
   void note_external(BlockKey key) { externals_.push_back(key); }
 
   [[nodiscard]] std::vector<DeviceUsage> now() const;
+  [[nodiscard]] std::int64_t total(c10::Device device) const;
   [[nodiscard]] std::vector<DeviceUsage> peak();
   void reset_peak();
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "capture/fake_storage.h"
-#include "capture/fork_guard.h"
 #include "capture/host_allocator.h"
 
 namespace peakline::dropin {
@@ -54,12 +53,7 @@ void each_tensor(const std::vector<c10::IValue>& values, Use use) {
 MemEngine::MemEngine(CategoryPlan plan, std::int64_t granularity, AskPython ask)
     : plan_(plan), granularity_(granularity), ask_(std::move(ask)), book_(plan.other) {
   for (auto& task : plain_backwards_) task = -1;
-  capture::ForkGuard::add(
-      capture::ForkOrder::kListeners, this, [this] { mutex_.lock(); },
-      [this](bool) { mutex_.unlock(); });
 }
-
-MemEngine::~MemEngine() { capture::ForkGuard::remove(this); }
 
 void MemEngine::start(bool fake) {
   {
@@ -89,11 +83,10 @@ void MemEngine::note_backward() {
 }
 
 int MemEngine::category_now() {
-  const int forced = forced_;
-  if (forced >= 0) return forced;
-  if (optimizing_) return plan_.optimizer;
+  if (const int category = forced; category >= 0) return category;
+  if (optimizing) return plan_.optimizer;
   const int task = backward_task();
-  if (task == -1 || recomputing_) return plan_.activation;
+  if (task == -1 || recomputing) return plan_.activation;
   if (!at::GradMode::is_enabled()) {
     note_backward();
     return plan_.temp;

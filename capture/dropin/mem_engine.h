@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "capture/dropin/mem_book.h"
+#include "capture/fork_guard.h"
 #include "capture/listeners.h"
 
 namespace peakline::dropin {
 
 // Indices into the caller's list of categories.
 struct CategoryPlan {
-  int count = 0;
   int activation = 0;
   int temp = 0;
   int optimizer = 0;
@@ -40,17 +40,13 @@ using AskPython = std::function<FakeFacts(const at::Tensor&)>;
 class MemEngine final : public capture::Listener, public std::enable_shared_from_this<MemEngine> {
  public:
   MemEngine(CategoryPlan plan, std::int64_t granularity, AskPython ask);
-  ~MemEngine() override;
 
   void start(bool fake);
   void stop();
 
-  // What new memory is, at this moment, unless `set_category` says otherwise.
-  void set_optimizing(bool on) { optimizing_ = on; }
-  void set_recomputing(bool on) { recomputing_ = on; }
-  [[nodiscard]] bool optimizing() const { return optimizing_; }
-  [[nodiscard]] bool recomputing() const { return recomputing_; }
-  void set_category(int category) { forced_ = category; }  // -1: by the moment
+  // What new memory is, at this moment.
+  std::atomic<bool> optimizing{false}, recomputing{false};
+  std::atomic<int> forced{-1};  // a category; -1: by the moment
   [[nodiscard]] int category_now();
   // To be called inside a backward pass and outside recomputation: learns how it runs.
   void note_backward();
@@ -102,12 +98,10 @@ class MemEngine final : public capture::Listener, public std::enable_shared_from
   const std::int64_t granularity_;
   const AskPython ask_;
   bool fake_ = false;
-  std::atomic<bool> optimizing_{false}, recomputing_{false};
-  std::atomic<int> forced_{-1};
   std::array<std::atomic<int>, 8> plain_backwards_;  // graph tasks known to run with grad mode off
   std::atomic<unsigned> next_plain_{0};
 
-  std::mutex mutex_;
+  capture::ForkSafe<std::mutex> mutex_{capture::ForkOrder::kListeners};
   MemBook book_;
   std::vector<BlockKey> pending_;
   std::unordered_map<c10::StorageImpl*, std::pair<WeakStorage, int>> parked_;  // resized to nothing

@@ -8,8 +8,6 @@
 
 #include <utility>
 
-#include "capture/fork_guard.h"
-
 namespace peakline::dropin {
 namespace {
 
@@ -19,14 +17,6 @@ const char* moment_now() {
 }
 
 }  // namespace
-
-OpLog::OpLog(ReadLevels read) : read_(std::move(read)) {
-  capture::ForkGuard::add(
-      capture::ForkOrder::kListeners, this, [this] { mutex_.lock(); },
-      [this](bool) { mutex_.unlock(); });
-}
-
-OpLog::~OpLog() { capture::ForkGuard::remove(this); }
 
 void OpLog::start() {
   listening_.emplace(shared_from_this(), capture::Wants{.host_memory = !read_, .ops = true});
@@ -47,7 +37,8 @@ std::vector<OpLog::Row> OpLog::take() {
 MemoryLevels OpLog::levels() {
   if (read_) return read_();
   std::lock_guard<std::mutex> lock(mutex_);
-  return {host_bytes_, host_bytes_, host_bytes_};
+  const std::int64_t bytes = host_.total(c10::kCPU);
+  return {bytes, bytes, bytes};
 }
 
 void OpLog::on_op_end(const at::RecordFunction&, const capture::OpFacts& op) {
@@ -61,19 +52,14 @@ void OpLog::on_op_end(const at::RecordFunction&, const capture::OpFacts& op) {
 }
 
 void OpLog::on_alloc(const capture::MemoryReport& report) {
-  on_free(report);  // of a block at the same address that nobody told of
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto bytes = static_cast<std::int64_t>(report.bytes);
-  host_blocks_.insert({report.address, bytes});
-  host_bytes_ += bytes;
+  host_.add({.address = report.address, .bytes = static_cast<std::int64_t>(report.bytes)},
+            report.device);
 }
 
 void OpLog::on_free(const capture::MemoryReport& report) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const HostBlock* block = host_blocks_.find(report.address);
-  if (block == nullptr) return;
-  host_bytes_ -= block->bytes;
-  host_blocks_.erase(block);
+  host_.remove(report.address);
 }
 
 OpLog::ReadLevels device_levels(c10::DeviceType type) {

@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "capture/address_map.h"
+#include "capture/dropin/mem_book.h"
+#include "capture/fork_guard.h"
 #include "capture/listeners.h"
 
 namespace peakline::dropin {
@@ -33,8 +34,7 @@ class OpLog final : public capture::Listener, public std::enable_shared_from_thi
   using ReadLevels = std::function<MemoryLevels()>;
 
   // `read`: asked after each operator. Without it the log counts the CPU's blocks since start().
-  explicit OpLog(ReadLevels read);
-  ~OpLog() override;
+  explicit OpLog(ReadLevels read) : read_(std::move(read)) {}
 
   void start();
   void stop();
@@ -48,15 +48,9 @@ class OpLog final : public capture::Listener, public std::enable_shared_from_thi
   void on_op_end(const at::RecordFunction& call, const capture::OpFacts& op) override;
 
  private:
-  struct HostBlock {
-    std::uint64_t address = 0;
-    std::int64_t bytes = 0;
-  };
-
   const ReadLevels read_;
-  std::mutex mutex_;
-  capture::AddressMap<HostBlock> host_blocks_;  // since start()
-  std::int64_t host_bytes_ = 0;
+  capture::ForkSafe<std::mutex> mutex_{capture::ForkOrder::kListeners};
+  MemBook host_{/*other=*/-1};  // the CPU's blocks since start()
   std::string prefix_;
   std::vector<Row> rows_;
   std::optional<capture::Listening> listening_;

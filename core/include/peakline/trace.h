@@ -41,6 +41,10 @@ class Source {
 
 Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path);
 Result<std::unique_ptr<Source>> open_file_source(const std::string& path);
+// The same for a file that is open already, at its beginning, and is closed with the sink or source.
+// `name` is for messages.
+std::unique_ptr<Sink> make_file_sink(int file, std::string name);
+std::unique_ptr<Source> make_file_source(int file, std::string name);
 std::unique_ptr<Sink> make_memory_sink(std::vector<std::byte>& bytes);  // `bytes` outlives the sink
 std::unique_ptr<Source> make_memory_source(std::span<const std::byte> bytes);  // likewise
 

@@ -85,7 +85,11 @@ Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path) {
     file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   } while (file < 0 && errno == EINTR);
   if (file < 0) return io_error(fmt::format("cannot create '{}': {}", path, reason(errno)));
-  return std::unique_ptr<Sink>(std::make_unique<FileSink>(file, path));
+  return make_file_sink(file, path);
+}
+
+std::unique_ptr<Sink> make_file_sink(int file, std::string name) {
+  return std::make_unique<FileSink>(file, std::move(name));
 }
 
 std::unique_ptr<Sink> make_memory_sink(std::vector<std::byte>& bytes) {

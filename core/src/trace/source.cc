@@ -63,12 +63,16 @@ Result<std::unique_ptr<Source>> open_file_source(const std::string& path) {
     file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   } while (file < 0 && errno == EINTR);
   if (file < 0) return io_error(fmt::format("cannot open '{}': {}", path, reason(errno)));
-  auto source = std::make_unique<FileSource>(file, path);
+  auto source = make_file_source(file, path);
   struct stat facts {};
   if (::fstat(file, &facts) == 0 && S_ISDIR(facts.st_mode)) {
     return invalid_input(fmt::format("'{}' is a folder, not a peakline recording", path));
   }
-  return std::unique_ptr<Source>(std::move(source));
+  return source;
+}
+
+std::unique_ptr<Source> make_file_source(int file, std::string name) {
+  return std::make_unique<FileSource>(file, std::move(name));
 }
 
 std::unique_ptr<Source> make_memory_source(std::span<const std::byte> bytes) {

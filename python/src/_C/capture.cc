@@ -7,7 +7,6 @@
 #include <peakline/category.h>
 
 #include "bindings.h"
-#include "capture/cuda_observer.h"
 #include "capture/host_allocator.h"
 #include "capture/session.h"
 #include "capture/spool.h"
@@ -121,7 +120,6 @@ void bind_capture(py::module_& m) {
   m.attr("PHASE_FORWARD") = static_cast<int>(Phase::kForward);
   m.attr("PHASE_BACKWARD") = static_cast<int>(Phase::kBackward);
   m.attr("PHASE_OPTIMIZER") = static_cast<int>(Phase::kOptimizer);
-  m.def("cuda_trace_available", &capture::CudaObserver::has_trace);
 }
 
 }  // namespace peakline::bindings

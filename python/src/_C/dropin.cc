@@ -58,7 +58,7 @@ struct PyMemEngine {
 PyMemEngine make_engine(py::list keys, py::object total, std::array<int, 4> roles,
                         std::int64_t granularity, py::object ask) {
   if (keys.size() > dropin::kMaxCategories) throw py::value_error("too many memory categories");
-  const CategoryPlan plan{static_cast<int>(keys.size()), roles[0], roles[1], roles[2], roles[3]};
+  const CategoryPlan plan{roles[0], roles[1], roles[2], roles[3]};
   auto engine = std::make_shared<MemEngine>(plan, granularity, ask_python(std::move(ask)));
   return {std::move(engine), std::move(keys), std::move(total)};
 }
@@ -164,13 +164,13 @@ void bind_mem_engine(py::module_& m) {
       .def("note_backward", [](const PyMemEngine& self) { self.engine->note_backward(); })
       .def("category_now", [](const PyMemEngine& self) { return self.engine->category_now(); })
       .def("set_category",
-           [](const PyMemEngine& self, int category) { self.engine->set_category(category); })
+           [](const PyMemEngine& self, int category) { self.engine->forced = category; })
       .def_property(
-          "optimizing", [](const PyMemEngine& self) { return self.engine->optimizing(); },
-          [](const PyMemEngine& self, bool on) { self.engine->set_optimizing(on); })
+          "optimizing", [](const PyMemEngine& self) { return self.engine->optimizing.load(); },
+          [](const PyMemEngine& self, bool on) { self.engine->optimizing = on; })
       .def_property(
-          "recomputing", [](const PyMemEngine& self) { return self.engine->recomputing(); },
-          [](const PyMemEngine& self, bool on) { self.engine->set_recomputing(on); });
+          "recomputing", [](const PyMemEngine& self) { return self.engine->recomputing.load(); },
+          [](const PyMemEngine& self, bool on) { self.engine->recomputing = on; });
   bind_bookkeeping(engine);
 }
 
