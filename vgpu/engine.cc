@@ -27,11 +27,6 @@ ValuePolicy Engine::policy() const {
   return options_.policy;
 }
 
-void Engine::set_policy(const ValuePolicy& policy) {
-  const std::lock_guard guard(mutex_);
-  options_.policy = policy;
-}
-
 void Engine::ask(const std::string& what, Decides decides) {
   AskedFn listener;
   {

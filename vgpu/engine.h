@@ -88,7 +88,6 @@ class Engine {
   [[nodiscard]] std::uint64_t value_bytes() const noexcept { return options_.value_bytes; }
 
   [[nodiscard]] ValuePolicy policy() const;
-  void set_policy(const ValuePolicy& policy);
   // A value was asked for that nobody can know. `what` asked, and told the listener.
   void ask(const std::string& what, Decides decides);
   void set_listener(AskedFn listener);

@@ -113,9 +113,6 @@ void Memory::record_into(capture::Recorder* recorder) {
 void Memory::on_segment(int device, const SegmentChange& change) {
   const bool takes =
       change.kind == SegmentChange::Kind::kAlloc || change.kind == SegmentChange::Kind::kMap;
-  note(devices_[static_cast<std::size_t>(device)],
-       {takes ? HistoryEvent::Kind::kSegmentAlloc : HistoryEvent::Kind::kSegmentFree,
-        change.address.raw(), static_cast<std::uint64_t>(change.bytes.raw()), change.stream.raw()});
   if (!records()) return;
   recorder_->push({.address = change.address.raw(),
                    .size = static_cast<std::uint64_t>(change.bytes.raw()),
@@ -173,7 +170,6 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   }
   allocated_since_failure_ = got.ok();
   if (!got.ok()) {
-    note(where, {HistoryEvent::Kind::kOutOfMemory, 0, bytes, stream});
     if (records()) {
       recorder_->push(
           {.size = bytes, .kind = capture::RawKind::kOutOfMemory, .device = where.recorded.raw()});
@@ -181,7 +177,6 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
     return std::nullopt;
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
-  note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
   if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
   report(device, block.address, got.bytes.raw(), where.allocator->stats());
@@ -194,7 +189,6 @@ void Memory::free(int device, std::uint64_t address) {
   Device& where = devices_[static_cast<std::size_t>(device)];
   const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
-  note(where, {HistoryEvent::Kind::kFree, address, 0, 0});
   const AllocatorStats& stats = where.allocator->stats();
   report(device, address, stats.allocated_bytes[0].current - before, stats);
   if (!records()) return;
@@ -266,17 +260,6 @@ std::vector<std::pair<std::string, std::int64_t>> Memory::stats(int device) {
 std::vector<SegmentView> Memory::segments(int device) {
   const std::lock_guard guard(mutex_);
   return devices_[static_cast<std::size_t>(device)].allocator->segments();
-}
-
-void Memory::keep_history(bool keep) {
-  const std::lock_guard guard(mutex_);
-  keeps_history_ = keep;
-  for (Device& device : devices_) device.history.clear();
-}
-
-std::vector<HistoryEvent> Memory::history(int device) {
-  const std::lock_guard guard(mutex_);
-  return devices_[static_cast<std::size_t>(device)].history;
 }
 
 std::pair<std::int64_t, std::int64_t> Memory::info(int device) {

@@ -44,15 +44,6 @@ struct Block {
   std::uint64_t bytes = 0;
 };
 
-// What happened to a device's memory, as torch's own history tells it.
-struct HistoryEvent {
-  enum class Kind : std::uint8_t { kAlloc, kFree, kSegmentAlloc, kSegmentFree, kOutOfMemory };
-  Kind kind = Kind::kAlloc;
-  std::uint64_t address = 0;
-  std::uint64_t bytes = 0;  // as requested
-  std::uint32_t stream = 0;
-};
-
 // All devices of one virtual GPU session. Thread-safe.
 //
 // Addresses lie outside what a processor can reach (bits 47 to 55 are not all alike), so a kernel
@@ -93,9 +84,6 @@ class Memory {
   void reset_accumulated(int device);
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> stats(int device);
   [[nodiscard]] std::vector<SegmentView> segments(int device);
-  // Keeps every event from now on, or forgets them all (_record_memory_history).
-  void keep_history(bool keep);
-  [[nodiscard]] std::vector<HistoryEvent> history(int device);
   // cudaMemGetInfo: free, total.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> info(int device);
 
@@ -109,15 +97,11 @@ class Memory {
     std::unique_ptr<CachingAllocator> allocator;
     DeviceId recorded;
     double fraction = 1.0;
-    std::vector<HistoryEvent> history;
   };
 
   // Not in a forked child, where nobody takes what is pushed.
   [[nodiscard]] bool records() const noexcept {
     return recorder_ != nullptr && capture::current_recorder() == recorder_;
-  }
-  void note(Device& device, const HistoryEvent& event) {
-    if (keeps_history_) device.history.push_back(event);
   }
   void make_allocators();
   void settle();
@@ -129,7 +113,6 @@ class Memory {
   std::mutex mutex_;
   std::vector<Device> devices_;
   capture::Recorder* recorder_ = nullptr;
-  bool keeps_history_ = false;
   bool settled_ = false;  // something was allocated
   bool told_ = false;     // the program gave settings, which count before the environment's
   bool allocated_since_failure_ = false;

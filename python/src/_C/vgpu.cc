@@ -107,36 +107,11 @@ py::dict to_dict(const SegmentView& segment, int device) {
                   py::arg("blocks") = blocks);
 }
 
-const char* action_name(vgpu::HistoryEvent::Kind kind) {
-  switch (kind) {
-    case vgpu::HistoryEvent::Kind::kAlloc:
-      return "alloc";
-    case vgpu::HistoryEvent::Kind::kFree:
-      return "free_completed";
-    case vgpu::HistoryEvent::Kind::kSegmentAlloc:
-      return "segment_alloc";
-    case vgpu::HistoryEvent::Kind::kSegmentFree:
-      return "segment_free";
-    default:
-      return "oom";
-  }
-}
-
-py::list history(int device) {
-  py::list out;
-  for (const vgpu::HistoryEvent& event : engine().memory().history(device)) {
-    out.append(py::dict(py::arg("action") = action_name(event.kind),
-                        py::arg("addr") = event.address, py::arg("size") = event.bytes,
-                        py::arg("stream") = event.stream, py::arg("frames") = py::list()));
-  }
-  return out;
-}
-
 py::dict snapshot() {
-  py::list traces;
-  for (int device = 0; device < engine().devices(); ++device) traces.append(history(device));
+  py::list traces;  // events are in peakline's own recording
   py::list segments;
   for (int device = 0; device < engine().devices(); ++device) {
+    traces.append(py::list());
     for (const SegmentView& segment : engine().memory().segments(device)) {
       segments.append(to_dict(segment, device));
     }
@@ -218,9 +193,6 @@ bool is_known(const at::Tensor& tensor) {
 
 void bind_values(py::module_& m) {
   m.def("unknown_values", [] { return engine().unknown_values(); });
-  m.def("set_value_policy", [](const py::dict& options) {
-    engine().set_policy(policy_of(options, engine().policy()));
-  });
   // Called with what asked ("item") and what it may decide ("branch", "size", "numbers", "").
   m.def("on_unknown", [](const std::optional<py::function>& function) {
     engine().set_listener(function ? vgpu::AskedFn(Listener(*function)) : vgpu::AskedFn());
@@ -256,7 +228,6 @@ void bind_memory(py::module_& m) {
   m.def("allocator_settings", [] { return engine().memory().settings(); });
   m.def("allocated_since_failure", [] { return engine().memory().allocated_since_failure(); });
   m.def("snapshot", &snapshot);
-  m.def("record_history", [](bool keep) { engine().memory().keep_history(keep); });
 }
 
 using Workspace = void (Engine::*)(std::optional<Bytes>);
@@ -320,10 +291,6 @@ void bind_streams(py::module_& m) {
   m.def("set_stream", [](std::int64_t stream, int device) {
     ThisThread::exchange_stream(checked(device), stream);
   });
-  m.def("stream_query", [](std::int64_t, int) { return true; });
-  m.def("stream_synchronize", [](std::int64_t stream, int device) {
-    engine().memory().stream_done(checked(device), vgpu::allocator_stream(stream));
-  });
   m.def("synchronize", [](int device) { engine().memory().synchronize(checked(device)); });
 }
 
@@ -331,12 +298,6 @@ void bind_tensors(py::module_& m) {
   m.def("is_virtual", [](const at::Tensor& tensor) { return vgpu::is_virtual(tensor); });
   m.def("resize_storage", [](const at::Storage& storage, std::uint64_t bytes) {
     vgpu::resize_storage(engine(), *storage.unsafeGetStorageImpl(), bytes);
-  });
-  m.def("new_storage", [](std::uint64_t bytes, int device) {
-    return vgpu::make_storage(engine(), checked(device), bytes, nullptr);
-  });
-  m.def("is_virtual_storage", [](const at::Storage& storage) {
-    return vgpu::record_of(*storage.unsafeGetStorageImpl()) != nullptr;
   });
 }
 
