@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from peakline import _C
-from peakline.run import Run, format_size
+from peakline.run import Run
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class Simulation(Outcome):
     oom: dict[str, Any] | None  # the first failure: torch's message, what was alive, what was lost
     settings: list[Outcome]  # other settings, best first
     warnings: list[str]
+    text: str = field(repr=False)  # what `peakline simulate` prints
 
     def __str__(self) -> str:
-        limit = "" if self.memory_limit is None else f" of {format_size(self.memory_limit)}"
-        verdict = "fits" if self.fits else "does not fit"
-        return f"{self.device}: reserves {format_size(self.peak_reserved)}{limit}, {verdict}"
+        return self.text
 
 
 def simulate(
@@ -58,9 +57,11 @@ def simulate(
     Without them the settings and the limit of the run itself hold, where the recording keeps them;
     `conf=""` means torch's defaults. `compare` tries the sensible settings too.
     """
-    spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(os.fspath(run))
+    name = run._name if isinstance(run, Run) else os.fspath(run)
+    spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(name)
     limit = _C.parse_size(memory) if isinstance(memory, str) else memory
-    found = json.loads(_C.simulate(spool, conf, limit, device, compare))
+    answer, text = _C.simulate(spool, name, conf, limit, device, compare)
+    found = json.loads(answer)
     return Simulation(
         **_outcome(found),
         device=found["device"],
@@ -70,6 +71,7 @@ def simulate(
         oom=found["oom"],
         settings=[Outcome(**_outcome(row)) for row in found["settings"]],
         warnings=found["warnings"],
+        text=text.rstrip("\n"),
     )
 
 

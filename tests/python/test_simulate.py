@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +44,14 @@ def test_a_limit_that_is_too_low_is_out_of_memory_in_torchs_words(trace: Path) -
     assert result.memory_limit == 64 * MIB
     assert result.oom is not None
     assert "CUDA out of memory. Tried to allocate 50.00 MiB" in result.oom["message"]
-    assert "does not fit" in str(result)
+    assert "out of memory in step 1, asking for 50.00 MiB" in str(result)
+
+
+@pytest.mark.parametrize("limit", [[], ["--memory", "64MiB"]])
+def test_a_simulation_prints_what_the_command_prints(trace: Path, limit: list[str]) -> None:
+    command = [sys.executable, "-m", "peakline", "simulate", str(trace), *limit]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+    assert f"{peakline.simulate(trace, memory=limit[1] if limit else None)}\n" == printed
 
 
 def test_compare_ranks_other_settings(trace: Path) -> None:

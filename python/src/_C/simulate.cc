@@ -4,6 +4,7 @@
 
 #include <peakline/device_profile.h>
 #include <peakline/simulate.h>
+#include <peakline/simulate_text.h>
 
 #include "bindings.h"
 #include "capture/spool.h"
@@ -14,9 +15,12 @@ namespace py = pybind11;
 namespace peakline::bindings {
 namespace {
 
-std::string simulate_spool(const capture::Spool& spool, std::optional<std::string> conf,
-                           std::optional<std::int64_t> memory, const std::string& device,
-                           bool compare) {
+// The answer twice: as JSON, and as people read it.
+std::pair<std::string, std::string> simulate_spool(const capture::Spool& spool,
+                                                   const std::string& name,
+                                                   std::optional<std::string> conf,
+                                                   std::optional<std::int64_t> memory,
+                                                   const std::string& device, bool compare) {
   SimulateOptions options;
   options.conf = std::move(conf);
   options.device = device;
@@ -26,14 +30,15 @@ std::string simulate_spool(const capture::Spool& spool, std::optional<std::strin
     const py::gil_scoped_release unlocked;
     return simulate([&spool] { return spool.source(); }, options);
   };
-  return simulation_to_json(value_or_throw(run()));
+  const SimulationResult result = value_or_throw(run());
+  return {simulation_to_json(result), simulation_text(name, result, Paint(false))};
 }
 
 }  // namespace
 
 void bind_simulate(py::module_& m) {
-  m.def("simulate", &simulate_spool, py::arg("spool"), py::arg("conf"), py::arg("memory"),
-        py::arg("device"), py::arg("compare"));
+  m.def("simulate", &simulate_spool, py::arg("spool"), py::arg("name"), py::arg("conf"),
+        py::arg("memory"), py::arg("device"), py::arg("compare"));
   m.def("canonical_settings", [](const std::string& conf, const std::string& torch) {
     const TorchVersion version = value_or_throw(parse_torch_version(torch));
     return value_or_throw(AllocatorConfig::parse(conf, version)).canonical();
