@@ -151,6 +151,12 @@ TEST(Lifetime, WhatForwardHeldWhenMemoryRanOutIsActivationThoughUnwindingFreesIt
   EXPECT_EQ(category_at_peak(trace), "Activation");
 }
 
+TEST(Lifetime, WithoutAnyModuleNoForwardWasCutOffByAFailure) {
+  TraceBuilder trace;
+  trace.alloc("a", 1_MiB).oom(4_MiB).free("a");
+  EXPECT_EQ(category_at_peak(trace), "Temp");
+}
+
 TEST(Lifetime, AClosureOfTheOptimizerRunsForwardAndBackward) {
   TraceBuilder trace;
   trace.phase_begin(Phase::kOptimizer).phase_begin(Phase::kForward);
