@@ -1,6 +1,7 @@
 #include "capture/spool.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -41,7 +42,13 @@ Result<std::shared_ptr<Spool>> Spool::open(const std::string& path) {
 Result<std::shared_ptr<Spool>> Spool::open_existing(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot("open", path);
-  return std::shared_ptr<Spool>(new Spool(file, path));
+  std::shared_ptr<Spool> spool(new Spool(file, path));
+  struct stat facts {};
+  if (::fstat(file, &facts) == 0 && S_ISFIFO(facts.st_mode)) {
+    return invalid_input("'" + path +
+                         "' is a pipe, and a recording is read more than once; save it as a file");
+  }
+  return spool;
 }
 
 Spool::~Spool() { ::close(file_); }

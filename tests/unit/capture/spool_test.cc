@@ -72,5 +72,15 @@ TEST(Spool, ACopyHasWhatWasWrittenSoFar) {
   EXPECT_FALSE(spool->copy_to(testing::TempDir() + "/no/such/folder.peak").ok());
 }
 
+TEST(Spool, APipeIsRefusedWithASentence) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const auto spool = Spool::open_existing("/proc/self/fd/" + std::to_string(ends[0]));
+  ASSERT_FALSE(spool.ok());
+  EXPECT_NE(spool.status().message().find("is a pipe"), std::string::npos);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 }  // namespace
 }  // namespace peakline::capture
