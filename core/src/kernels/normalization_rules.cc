@@ -164,13 +164,18 @@ void batch_norm_backward(RuleContext& op) {
   op.program.output(0);
 }
 
-// cuDNN's kernel for channels that lie side by side keeps every SM busy until the end. A guess at what
-// they leave for each other that agrees with the one shape that was measured, but for a few flags:
-// `values` numbers a channel from each SM, and the result.
+// cuDNN's kernel for channels that lie side by side keeps every SM busy to the end: those that have the
+// same 256 channels leave each other `values` numbers a channel, beside the two results. Within 1% of
+// what was measured for 64 and for 2,048 channels; the rest are flags.
 void exchange_between_sms(RuleContext& op, const TensorMeta& input, std::int64_t values) {
+  constexpr std::int64_t kChannelsPerSm = 256;
   if (input.sizes.size() < 3 || !channels_innermost(input)) return;
-  op.program.flash(values * input.sizes[1] * (op.gpu.sm_count + 1) * accumulated(input.dtype),
-                   Certainty::kGuessed);
+  const std::int64_t channels = input.sizes[1];
+  const std::int64_t columns = (channels + kChannelsPerSm - 1) / kChannelsPerSm;
+  const std::int64_t parts =
+      columns == 0 ? 0 : std::max<std::int64_t>(op.gpu.sm_count / columns, 1);
+  op.program.flash((values * parts + 2) * channels * accumulated(input.dtype),
+                   Certainty::kModelled);
 }
 
 // cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, …): without training it

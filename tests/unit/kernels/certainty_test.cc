@@ -39,7 +39,7 @@ TEST(OpCertainty, ListedOpsAreExactWhereTheirInputsAreDense) {
   EXPECT_EQ(certainty(call("aten::avg_pool2d", {turned}, {x})), Certainty::kOutputsOnly);
 }
 
-// 6 of 7 measured calls agree to the byte; what the channels-last one takes beside that is guessed.
+// Contiguous calls agree to the byte; what channels-last ones take beside the results is modelled.
 TEST(OpCertainty, CudnnsBatchNormIsExactForContiguousPicturesAlone) {
   const TensorMeta x = tensor({2, 3, 8, 8});
   const TensorMeta turned = test::channels_last({2, 3, 8, 8});
@@ -48,7 +48,7 @@ TEST(OpCertainty, CudnnsBatchNormIsExactForContiguousPicturesAlone) {
     return call("aten::cudnn_batch_norm", {pictures, c, c, c, c, true}, {pictures});
   };
   EXPECT_EQ(certainty(trained(x)), Certainty::kExact);
-  EXPECT_EQ(certainty(trained(turned)), Certainty::kGuessed);
+  EXPECT_EQ(certainty(trained(turned)), Certainty::kModelled);
 }
 
 TEST(OpCertainty, RulesAreAtMostModelledWhereTheyWereNeverMeasured) {
