@@ -11,6 +11,7 @@
 #include "vgpu/attention_choice.h"
 #include "vgpu/copies.h"
 #include "vgpu/ctc_loss.h"
+#include "vgpu/least_squares.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 
@@ -138,7 +139,8 @@ const std::vector<std::string>& hand_written() {
                                    "aten::_ctc_loss.Tensor",
                                    "aten::_ctc_loss_backward.Tensor",
                                    "aten::tril_indices",
-                                   "aten::triu_indices"};
+                                   "aten::triu_indices",
+                                   "aten::linalg_lstsq.out"};
   return *kNames;
 }
 
@@ -165,6 +167,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   aten.impl("unfold", TORCH_FN(at::native::unfold));
   add_ctc_loss(aten);
+  aten.impl("linalg_lstsq.out", TORCH_FN(least_squares));
 }
 
 }  // namespace peakline::vgpu

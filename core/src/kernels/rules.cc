@@ -12,9 +12,10 @@ using Table = std::unordered_map<std::string_view, Rule>;
 
 Table join() {
   Table all;
-  for (const auto& table : {attention_rules(), blas_rules(), convolution_rules(), embedding_rules(),
-                            foreach_rules(), indexing_rules(), loss_rules(), normalization_rules(),
-                            reduction_rules(), rnn_rules(), sampling_rules(), sort_rules()}) {
+  for (const auto& table :
+       {attention_rules(), blas_rules(), convolution_rules(), embedding_rules(), foreach_rules(),
+        indexing_rules(), loss_rules(), normalization_rules(), reduction_rules(), rnn_rules(),
+        sampling_rules(), sort_rules(), sparse_rules()}) {
     for (const NamedRule& entry : table) all.emplace(entry.name, entry.rule);
   }
   return all;

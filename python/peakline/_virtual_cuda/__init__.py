@@ -13,7 +13,9 @@ from peakline._virtual_cuda import (
     _compile,
     _devices,
     _distributed,
+    _jiterator,
     _kernel_notes,
+    _legacy_types,
     _libraries,
     _memory,
     _parallel,
@@ -78,6 +80,8 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _runtime.install(patches, engine)
         _libraries.install(patches, engine)
         _storage.install(patches, engine)
+        _legacy_types.install(patches, engine)
+        _jiterator.install(patches)
         _parallel.install(patches)
         _random.install(patches, engine)
         _compile.install(patches, notes, engine)
