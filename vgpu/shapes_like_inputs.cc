@@ -28,32 +28,6 @@ bool gradient_of_input(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
-constexpr std::int64_t kKeptByGru = 5;  // numbers per hidden unit, for backward
-
-bool gru_cell(const Call& call, ShapeBuilder& out) {
-  const at::Tensor& state = call.args[2].toTensor();
-  out.fresh(state.scalar_type(), state.sizes());
-  out.fresh(state.scalar_type(), {state.size(0), state.size(1) * kKeptByGru});
-  return true;
-}
-
-bool gru_cell_backward(const Call& call, ShapeBuilder& out) {
-  const at::Tensor& gradient = call.args[0].toTensor();
-  const at::Tensor& kept = call.args[1].toTensor();
-  const std::int64_t gates = 3 * kept.size(1) / kKeptByGru;
-  const at::ScalarType dtype = kept.scalar_type();
-  out.fresh(dtype, {kept.size(0), gates});
-  out.fresh(dtype, {kept.size(0), gates});
-  out.fresh(gradient.scalar_type(), gradient.sizes());
-  for (int bias = 0; bias < 2; ++bias) {
-    if (call.args[2].toBool())
-      out.fresh(dtype, {gates});
-    else
-      out.undefined();
-  }
-  return true;
-}
-
 // Reflectors come by columns, as LAPACK has them, and one factor for each.
 bool geqrf(const Call& call, ShapeBuilder& out) {
   const at::Tensor& self = call.args[0].toTensor();
@@ -130,8 +104,6 @@ void add_simple_rules(RuleSet& rules) {
         "aten::_standard_gamma_grad", "aten::binomial"}) {
     rules[name] = &like_first;
   }
-  rules["aten::_thnn_fused_gru_cell"] = &gru_cell;
-  rules["aten::_thnn_fused_gru_cell_backward"] = &gru_cell_backward;
   rules["aten::geqrf"] = &geqrf;
   rules["aten::native_dropout"] = &dropout;
   rules["aten::native_dropout_backward"] = &like_first;

@@ -11,6 +11,7 @@ from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
     _compile,
+    _custom_ops,
     _devices,
     _distributed,
     _jiterator,
@@ -89,6 +90,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _processes.install(patches, notes)
         _replicated.install(patches, notes, job)
         questions = _questions.install(patches, engine)
+        _custom_ops.install(patches, questions)
     except BaseException:
         patches.restore()
         raise
