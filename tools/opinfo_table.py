@@ -113,6 +113,8 @@ def moved(tensor: Any, device: str) -> Any:
     import torch
 
     detached = tensor.detach()
+    if tensor.is_cuda:
+        return detached
     if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
         return detached.to(device)
     whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())

@@ -42,7 +42,7 @@ AllocationProgram allocation_program(const OpCall& call, const DeviceProfile& gp
     if (!gpu.measured_with_torch(state.torch)) program.scratch_at_best(Certainty::kModelled);
     kernels::RuleContext context{call, gpu, state, kernels::OpArgs(call), program};
     rule(context);
-  } else if (!kernels::needs_no_scratch(call)) {
+  } else if (!kernels::needs_no_scratch(call) && !kernels::copies_inputs(call, program)) {
     program.outputs(Certainty::kOutputsOnly);
   }
   return program.finish();

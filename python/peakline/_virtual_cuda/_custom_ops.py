@@ -1,7 +1,7 @@
-"""Ops of other libraries whose results have as many elements as some values say (`torchvision::nms`).
+"""Ops of other libraries whose results are as long as some values say (`torchvision::nms`).
 
-Their shape functions ask torch for a size that nobody knows yet. A FakeTensor answers with a symbol; a
-virtual GPU needs a number, and takes the most there can be: everything is kept.
+Their shape functions ask torch for a size that nobody knows yet. A FakeTensor answers with a
+symbol; a virtual GPU needs a number, and takes the most there can be: everything is kept.
 """
 
 from __future__ import annotations
