@@ -90,6 +90,11 @@ test-python: build
 test-full-size: build
 	$(VENV)/bin/python -m pytest tests/python -m full_size
 
+# PyTorch's own list of operators on the virtual GPU: minutes, so a part of it is in `make test` (docs/ops.md).
+.PHONY: opinfo
+opinfo: build
+	$(VENV)/bin/python tools/opinfo_table.py --jobs $(JOBS)
+
 # The extension module, with everything of peakline's in it, under AddressSanitizer: torch itself is not instrumented.
 .PHONY: sanitize
 sanitize: test-asan test-tsan build

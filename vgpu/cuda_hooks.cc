@@ -4,6 +4,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/RNN.h>
+#include <ATen/native/layer_norm.h>
 #include <ATen/native/transformers/attention.h>
 #include <c10/core/Allocator.h>
 
@@ -13,8 +14,10 @@
 #include "vgpu/attention_choice.h"
 #include "vgpu/device_guard.h"
 #include "vgpu/generator.h"
+#include "vgpu/nested/nested_kernels.h"
 #include "vgpu/pinned.h"
 #include "vgpu/recurrent.h"
+#include "vgpu/sparse/flatten_indices.h"
 #include "vgpu/storage.h"
 
 namespace peakline::vgpu {
@@ -46,6 +49,9 @@ struct VirtualHooks final : at::CUDAHooksInterface {
   long versionCuDNN() const override { return 91900; }
   long versionRuntimeCuDNN() const override { return 91900; }
   long versionCUDART() const override { return 13000; }
+  std::string showConfig() const override {
+    return "  - CUDA Runtime 13.0, cuDNN 9.19 (virtual)\n";
+  }
   double batchnormMinEpsilonCuDNN() const override { return 1e-5; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   c10::DeviceIndex deviceCount() const override { return narrow(count()); }
@@ -115,6 +121,12 @@ struct Before {
   Stub gru{at::native::gru_cudnn_stub};
   Stub rnn_tanh{at::native::rnn_tanh_cudnn_stub};
   Stub rnn_relu{at::native::rnn_relu_cudnn_stub};
+  Stub layer_norm{at::native::LayerNormKernel};
+  Stub flatten_indices{flatten_indices_stub()};
+  Stub packed_lstm{at::native::lstm_packed_cudnn_stub};
+  Stub packed_gru{at::native::gru_packed_cudnn_stub};
+  Stub packed_rnn_tanh{at::native::rnn_tanh_packed_cudnn_stub};
+  Stub packed_rnn_relu{at::native::rnn_relu_packed_cudnn_stub};
 };
 
 Before& before() {
@@ -150,6 +162,12 @@ void install_hooks() {
   saved.gru.replace(&run_gru);
   saved.rnn_tanh.replace(&run_rnn_tanh);
   saved.rnn_relu.replace(&run_rnn_relu);
+  saved.layer_norm.replace(&normalize_rows);
+  saved.flatten_indices.replace(&flatten_indices);
+  saved.packed_lstm.replace(&run_packed_lstm);
+  saved.packed_gru.replace(packed_gru());
+  saved.packed_rnn_tanh.replace(packed_rnn_tanh());
+  saved.packed_rnn_relu.replace(packed_rnn_relu());
 }
 
 void remove_hooks() {
@@ -163,6 +181,12 @@ void remove_hooks() {
   saved.gru.restore();
   saved.rnn_tanh.restore();
   saved.rnn_relu.restore();
+  saved.layer_norm.restore();
+  saved.flatten_indices.restore();
+  saved.packed_lstm.restore();
+  saved.packed_gru.restore();
+  saved.packed_rnn_tanh.restore();
+  saved.packed_rnn_relu.restore();
   // torch starts CUDA once, and has asked the virtual one: a real one must not miss it.
   if (g_init_asked.exchange(false) && hooks.hasCUDA()) hooks.init();
 }

@@ -72,12 +72,32 @@ at::Tensor dropout_state(double, bool, std::int64_t, std::optional<at::ScalarTyp
   return empty({0}, dtype, std::nullopt, device, std::nullopt, std::nullopt);
 }
 
+// Zeros that nobody has written: autograd makes them where a gradient is known to be nothing. They
+// have no memory, and torch's own code sees to it that none is read.
+at::Tensor zeros_without_memory(at::IntArrayRef sizes, std::optional<at::ScalarType> dtype,
+                                std::optional<at::Layout>, std::optional<at::Device> device,
+                                std::optional<bool>) {
+  const caffe2::TypeMeta type = c10::scalarTypeToTypeMeta(at::dtype_or_default(dtype));
+  const int index = device_index(engine(), device.value_or(at::Device(at::kCUDA)));
+  const Dims strides = dense_strides(sizes, at::MemoryFormat::Contiguous);
+  const auto bytes = static_cast<std::int64_t>(storage_bytes(sizes, strides, type.itemsize()));
+  c10::Storage storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(bytes),
+      c10::DataPtr(nullptr, at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index))),
+      &virtual_allocator(), /*resizable=*/true);
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), kVirtualKeys.add(c10::DispatchKey::ZeroTensor), type);
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return tensor;
+}
+
 }  // namespace
 
 void add_factories(torch::Library& cuda) {
   cuda.impl("empty.memory_format", TORCH_FN(empty));
   cuda.impl("empty_strided", TORCH_FN(empty_with_strides));
   cuda.impl("_cudnn_init_dropout_state", TORCH_FN(dropout_state));
+  cuda.impl("_efficientzerotensor", TORCH_FN(zeros_without_memory));
   cuda.impl("tril_indices", TORCH_FN(tril_indices));
   cuda.impl("triu_indices", TORCH_FN(triu_indices));
 }

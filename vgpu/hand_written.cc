@@ -7,10 +7,12 @@
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include "vgpu/attention_choice.h"
 #include "vgpu/copies.h"
 #include "vgpu/ctc_loss.h"
+#include "vgpu/least_squares.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 
@@ -104,6 +106,15 @@ void check_finite_and_unscale(at::TensorList gradients, at::Tensor&, const at::T
   for (const at::Tensor& gradient : gradients) forget_values(gradient);
 }
 
+// Formulas of derivatives check what they are given (eigenvectors are known up to a phase): a healthy
+// run passes. A program's own question is answered as its comparisons are.
+bool all_close(const at::Tensor& self, const at::Tensor& other, double rtol, double atol,
+               bool equal_nan) {
+  const bool in_backward = torch::autograd::get_current_graph_task_id() >= 0;
+  if (in_backward && !(known_values(self) && known_values(other))) return true;
+  return at::isclose(self, other, rtol, atol, equal_nan).all().item<bool>();
+}
+
 bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
 
 }  // namespace
@@ -138,7 +149,9 @@ const std::vector<std::string>& hand_written() {
                                    "aten::_ctc_loss.Tensor",
                                    "aten::_ctc_loss_backward.Tensor",
                                    "aten::tril_indices",
-                                   "aten::triu_indices"};
+                                   "aten::triu_indices",
+                                   "aten::linalg_lstsq.out",
+                                   "aten::allclose"};
   return *kNames;
 }
 
@@ -165,6 +178,8 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   aten.impl("unfold", TORCH_FN(at::native::unfold));
   add_ctc_loss(aten);
+  aten.impl("allclose", TORCH_FN(all_close));
+  aten.impl("linalg_lstsq.out", TORCH_FN(least_squares));
 }
 
 }  // namespace peakline::vgpu

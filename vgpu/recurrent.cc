@@ -38,23 +38,56 @@ std::optional<at::Tensor> dropout_state(const Network& network, const at::Tensor
 }
 
 auto run(const Network& network, const at::Tensor& input, const at::Tensor& hx,
-         const std::optional<at::Tensor>& cx, at::TensorList params) {
+         const std::optional<at::Tensor>& cx, at::TensorList params,
+         at::IntArrayRef batch_sizes = {}) {
   const std::int64_t hidden = network.mode == kLstm && cx ? cx->size(2) : hx.size(2);
   const std::int64_t projected = hx.size(2) != hidden ? hx.size(2) : 0;
   return at::_cudnn_rnn(input, params, network.has_biases ? 4 : 2, weight_buffer(params), hx, cx,
                         network.mode, hidden, projected, network.layers, network.batch_first,
-                        network.dropout, network.train, network.bidirectional, {},
+                        network.dropout, network.train, network.bidirectional, batch_sizes,
                         dropout_state(network, input));
 }
 
 void run_simple(const Network& network, at::Tensor& output, at::Tensor& hy, const at::Tensor& input,
-                const at::Tensor& hx, at::TensorList params) {
-  auto results = run(network, input, hx, std::nullopt, params);
+                const at::Tensor& hx, at::TensorList params, at::IntArrayRef batch_sizes = {}) {
+  auto results = run(network, input, hx, std::nullopt, params, batch_sizes);
   output = std::get<0>(results);
   hy = std::get<1>(results);
 }
 
+// How many sequences of a packed batch have a first, a second, … step: they are in host memory.
+at::IntArrayRef numbers(const at::Tensor& batch_sizes) {
+  TORCH_CHECK(batch_sizes.dim() == 1 && batch_sizes.is_cpu(), "batch_sizes tensor should be 1D");
+  return {batch_sizes.const_data_ptr<std::int64_t>(),
+          static_cast<std::size_t>(batch_sizes.numel())};
+}
+
+template <Mode kMode>
+void run_packed(at::Tensor& output, at::Tensor& hy, const at::Tensor& data,
+                const at::Tensor& batch_sizes, const at::Tensor& hx, at::TensorList params,
+                bool has_biases, std::int64_t layers, double dropout, bool train,
+                bool bidirectional) {
+  run_simple({kMode, has_biases, layers, dropout, train, bidirectional, /*batch_first=*/false},
+             output, hy, data, hx, params, numbers(batch_sizes));
+}
+
 }  // namespace
+
+void run_packed_lstm(at::Tensor& output, at::Tensor& hy, at::Tensor& cy, const at::Tensor& data,
+                     const at::Tensor& batch_sizes, at::TensorList hx, at::TensorList params,
+                     bool has_biases, std::int64_t layers, double dropout, bool train,
+                     bool bidirectional) {
+  auto results =
+      run({kLstm, has_biases, layers, dropout, train, bidirectional, /*batch_first=*/false}, data,
+          hx[0], hx[1], params, numbers(batch_sizes));
+  output = std::get<0>(results);
+  hy = std::get<1>(results);
+  cy = std::get<2>(results);
+}
+
+PackedFn packed_gru() { return &run_packed<kGru>; }
+PackedFn packed_rnn_tanh() { return &run_packed<kTanh>; }
+PackedFn packed_rnn_relu() { return &run_packed<kRelu>; }
 
 void run_lstm(at::Tensor& output, at::Tensor& hy, at::Tensor& cy, const at::Tensor& input,
               at::TensorList hx, at::TensorList params, bool has_biases, std::int64_t layers,

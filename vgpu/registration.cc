@@ -11,7 +11,10 @@
 #include "vgpu/ctc_loss.h"
 #include "vgpu/factories.h"
 #include "vgpu/hand_written.h"
+#include "vgpu/nested/nested_kernels.h"
 #include "vgpu/shape_rules.h"
+#include "vgpu/shared_code.h"
+#include "vgpu/sparse/sparse_kernels.h"
 #include "vgpu/virtual_kernel.h"
 
 namespace peakline::vgpu {
@@ -62,6 +65,12 @@ struct Registered {
   Library autograd;
   Library fallback;
   Library c10d;
+  Library coo;
+  Library compressed;
+  Library coo_fallback;
+  Library compressed_fallback;
+  Library nested;
+  Library nested_fallback;
 };
 
 // While a virtual GPU is on, a real CUDA kernel must not run: it would take real memory, or read at
@@ -70,14 +79,16 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
   const c10::OperatorName& name = op.operator_name();
   TORCH_CHECK(false, name.name, name.overload_name.empty() ? "" : ".", name.overload_name,
               " was about to run on a real GPU inside a peakline.virtual_gpu() block; tensors of a "
-              "real GPU, and sparse ones on cuda, cannot be used there");
+              "real GPU cannot be used there");
 }
 
 struct WhileOn {
   Library factories;
   Library refused;
-  Library refused_sparse;
-  Library refused_compressed;
+  Library coo;
+  Library compressed;
+  Library coo_fallback;
+  Library compressed_fallback;
 };
 
 std::unique_ptr<WhileOn>& while_on() {
@@ -92,21 +103,14 @@ bool has_cuda_kernels() {
 
 void refuse_all(WhileOn& on) {
   on.refused = make_library("aten", c10::DispatchKey::CUDA);
-  const std::set<std::string> made{"empty.memory_format", "empty_strided", "tril_indices",
-                                   "triu_indices", "_cudnn_init_dropout_state"};
+  const std::set<std::string> made{
+      "empty.memory_format",       "empty_strided",       "tril_indices", "triu_indices",
+      "_cudnn_init_dropout_state", "_efficientzerotensor"};
   for (const char* name : kCudaOps) {
     if (made.contains(name) || !c10::Dispatcher::singleton().findSchema(split(name))) continue;
     on.refused->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
   }
   on.refused->impl("copy_", torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  on.refused_sparse = make_library("aten", c10::DispatchKey::SparseCUDA);
-  for (const char* name : {"empty.memory_format", "_sparse_coo_tensor_with_dims",
-                           "_sparse_coo_tensor_with_dims_and_tensors"}) {
-    on.refused_sparse->impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse>());
-  }
-  on.refused_compressed = make_library("aten", c10::DispatchKey::SparseCsrCUDA);
-  on.refused_compressed->impl("empty.memory_format",
-                              torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace
@@ -119,6 +123,10 @@ void register_kernels() {
   made->aten = make_library("aten", c10::DispatchKey::PrivateUse1);
   add_hand_written(*made->aten);
   std::set<std::string> taken(hand_written().begin(), hand_written().end());
+  for (const std::set<std::string>& names :
+       {add_ops_that_give_sparse(*made->aten), add_ops_that_give_nested(*made->aten)}) {
+    for (const std::string& name : names) taken.insert("aten::" + name);
+  }
   for (const char* name : kCudaOps) {
     if (!taken.contains(std::string("aten::") + name)) add_kernel(*made->aten, name);
   }
@@ -129,6 +137,20 @@ void register_kernels() {
   made->fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&run_unknown_op>());
   made->c10d = make_library("c10d", c10::DispatchKey::PrivateUse1);
   add_collectives(*made->c10d);
+  made->coo = make_library("aten", c10::DispatchKey::SparsePrivateUse1);
+  add_coo_kernels(*made->coo);
+  made->compressed = make_library("aten", c10::DispatchKey::SparseCsrPrivateUse1);
+  add_compressed_kernels(*made->compressed);
+  made->coo_fallback = make_library("_", c10::DispatchKey::SparsePrivateUse1);
+  made->coo_fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
+  made->compressed_fallback = make_library("_", c10::DispatchKey::SparseCsrPrivateUse1);
+  made->compressed_fallback->fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
+  made->nested = make_library("aten", c10::DispatchKey::NestedTensorPrivateUse1);
+  add_nested_kernels(*made->nested);
+  made->nested_fallback = make_library("_", c10::DispatchKey::NestedTensorPrivateUse1);
+  made->nested_fallback->fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
   registered = made.release();
 }
 
@@ -138,6 +160,15 @@ void register_factories() {
   if (has_cuda_kernels()) refuse_all(*on);
   on->factories = make_library("aten", c10::DispatchKey::CUDA);
   add_factories(*on->factories);
+  on->coo = make_library("aten", c10::DispatchKey::SparseCUDA);
+  add_coo_kernels(*on->coo);
+  on->compressed = make_library("aten", c10::DispatchKey::SparseCsrCUDA);
+  add_compressed_kernels(*on->compressed);
+  on->coo_fallback = make_library("_", c10::DispatchKey::SparseCUDA);
+  on->coo_fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
+  on->compressed_fallback = make_library("_", c10::DispatchKey::SparseCsrCUDA);
+  on->compressed_fallback->fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
   while_on() = std::move(on);
 }
 

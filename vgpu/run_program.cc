@@ -4,6 +4,8 @@
 
 #include <peakline/category.h>
 
+#include "vgpu/op_call.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -86,6 +88,16 @@ class ResultMaker {
 };
 
 }  // namespace
+
+void run_scratch(Engine& engine, int device, const OpCall& call, OpName& op) {
+  Scratch scratch(engine, device, allocator_stream(ThisThread::stream(device)), op);
+  const KernelState state = engine.kernel_state(kernel_switches());
+  for (const Step& step : allocation_program(call, engine.profile(), state).steps) {
+    const auto bytes = static_cast<std::uint64_t>(step.bytes.raw());
+    if (step.kind == Step::Kind::kAlloc) scratch.allocate(step.index, bytes, step.certainty);
+    if (step.kind == Step::Kind::kFree) scratch.free(step.index);
+  }
+}
 
 torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
                               const ShapeEntry& entry) {

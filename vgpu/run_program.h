@@ -10,4 +10,8 @@ namespace peakline::vgpu {
 torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
                               const ShapeEntry& entry);
 
+// Allocates what `call` takes beside results, on the current stream of `device`: for code that makes
+// the results itself.
+void run_scratch(Engine& engine, int device, const OpCall& call, OpName& op);
+
 }  // namespace peakline::vgpu

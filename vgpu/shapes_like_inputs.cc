@@ -22,6 +22,30 @@ bool like_second(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+// The gradient of the second argument, where the first is that of the result.
+bool gradient_of_input(const Call& call, ShapeBuilder& out) {
+  out.fresh(call.args[1].toTensor().scalar_type(), call.args[1].toTensor().sizes());
+  return true;
+}
+
+// Reflectors come by columns, as LAPACK has them, and one factor for each.
+bool geqrf(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& self = call.args[0].toTensor();
+  TORCH_CHECK(self.dim() >= 2, "geqrf: input must have at least 2 dimensions.");
+  const std::int64_t rows = self.size(-2);
+  const std::int64_t columns = self.size(-1);
+  Dims sizes(self.sizes().begin(), self.sizes().end());
+  std::swap(sizes[sizes.size() - 2], sizes[sizes.size() - 1]);
+  Dims strides = dense_strides(sizes, at::MemoryFormat::Contiguous);
+  std::swap(sizes[sizes.size() - 2], sizes[sizes.size() - 1]);
+  std::swap(strides[strides.size() - 2], strides[strides.size() - 1]);
+  out.fresh(self.scalar_type(), sizes, strides);
+  sizes.pop_back();
+  sizes.back() = std::min(rows, columns);
+  out.fresh(self.scalar_type(), sizes);
+  return true;
+}
+
 bool dropout(const Call& call, ShapeBuilder& out) {
   const at::Tensor& input = call.args[0].toTensor();
   out.fresh_like(input);
@@ -70,6 +94,17 @@ void add_simple_rules(RuleSet& rules) {
         "minimum", "clamp_max", "clamp_min", "reciprocal", "rsqrt",   "sign"}) {
     rules[std::string("aten::_foreach_") + name] = &list_like_first;
   }
+  for (const char* name :
+       {"aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward",
+        "aten::fractional_max_pool3d_backward"}) {
+    rules[name] = &gradient_of_input;
+  }
+  for (const char* name :
+       {"aten::_logcumsumexp", "aten::_sample_dirichlet", "aten::_dirichlet_grad",
+        "aten::_standard_gamma_grad", "aten::binomial"}) {
+    rules[name] = &like_first;
+  }
+  rules["aten::geqrf"] = &geqrf;
   rules["aten::native_dropout"] = &dropout;
   rules["aten::native_dropout_backward"] = &like_first;
   rules["aten::_ctc_loss_backward"] = &like_second;

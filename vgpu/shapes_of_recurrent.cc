@@ -1,4 +1,4 @@
-// Shapes of cuDNN's recurrent networks.
+// Shapes of cuDNN's recurrent networks, and of torch's own cells.
 #include <ATen/ATen.h>
 
 #include "vgpu/shape_builder.h"
@@ -82,11 +82,65 @@ bool backward(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+// _thnn_fused_lstm_cell(input_gates, hidden_gates, cell, …): state, cell, gates.
+bool lstm_cell(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& gates = call.args[0].toTensor();
+  const at::Tensor& cell = call.args[2].toTensor();
+  out.fresh(cell.scalar_type(), cell.sizes());
+  out.fresh(cell.scalar_type(), cell.sizes());
+  out.fresh(gates.scalar_type(), gates.sizes());
+  return true;
+}
+
+// …_backward_impl(grad_state, grad_cell, cell, new_cell, gates, has_bias)
+bool lstm_cell_backward(const Call& call, ShapeBuilder& out) {
+  if (!given(call.args[0]) && !given(call.args[1])) return false;
+  const at::Tensor& cell = call.args[2].toTensor();
+  const at::Tensor& gates = call.args[4].toTensor();
+  out.fresh(gates.scalar_type(), gates.sizes());
+  out.fresh(cell.scalar_type(), cell.sizes());
+  if (call.args[5].toBool())
+    out.fresh(gates.scalar_type(), {gates.size(1)});
+  else
+    out.undefined();
+  return true;
+}
+
+constexpr std::int64_t kKeptByGru = 5;  // numbers per hidden unit, for backward
+
+bool gru_cell(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& state = call.args[2].toTensor();
+  out.fresh(state.scalar_type(), state.sizes());
+  out.fresh(state.scalar_type(), {state.size(0), state.size(1) * kKeptByGru});
+  return true;
+}
+
+bool gru_cell_backward(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& gradient = call.args[0].toTensor();
+  const at::Tensor& kept = call.args[1].toTensor();
+  const std::int64_t gates = 3 * kept.size(1) / kKeptByGru;
+  const at::ScalarType dtype = kept.scalar_type();
+  out.fresh(dtype, {kept.size(0), gates});
+  out.fresh(dtype, {kept.size(0), gates});
+  out.fresh(gradient.scalar_type(), gradient.sizes());
+  for (int bias = 0; bias < 2; ++bias) {
+    if (call.args[2].toBool())
+      out.fresh(dtype, {gates});
+    else
+      out.undefined();
+  }
+  return true;
+}
+
 }  // namespace
 
 void add_recurrent_rules(RuleSet& rules) {
   rules["aten::_cudnn_rnn"] = &forward;
   rules["aten::_cudnn_rnn_backward"] = &backward;
+  rules["aten::_thnn_fused_lstm_cell"] = &lstm_cell;
+  rules["aten::_thnn_fused_lstm_cell_backward_impl"] = &lstm_cell_backward;
+  rules["aten::_thnn_fused_gru_cell"] = &gru_cell;
+  rules["aten::_thnn_fused_gru_cell_backward"] = &gru_cell_backward;
 }
 
 }  // namespace peakline::vgpu

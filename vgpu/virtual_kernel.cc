@@ -17,7 +17,7 @@ namespace {
 std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
                                         const std::optional<ValueRun>& values) {
   auto entry = std::make_unique<ShapeEntry>();
-  if (values && depends_on_values(call)) {
+  if (values) {
     describe_results(values->stand_ins, values->results, *entry);
   } else {
     ShapeBuilder builder(*entry);
@@ -58,7 +58,8 @@ class Runner {
  private:
   const ShapeEntry* find(const std::optional<ValueRun>& values) {
     thread_local std::vector<std::uint64_t> key;
-    const bool cacheable = !depends_on_values(call_) && make_key(call_, key);
+    // What was computed may have sizes that other values would not give.
+    const bool cacheable = !values && !depends_on_values(call_) && make_key(call_, key);
     if (!cacheable) {
       count(engine_.counters().misses);
       own_ = find_shapes(engine_, call_, values);

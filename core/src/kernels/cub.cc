@@ -39,6 +39,12 @@ std::int64_t radix_sort(std::int64_t n, std::int64_t key_size, std::int64_t valu
   return bytes + aligned(portions * passes * 4) + kAlign - 1;
 }
 
+std::int64_t merge_sort(std::int64_t n, std::int64_t key_size, std::int64_t value_size) {
+  const std::int64_t tile = scaled(256, 17, key_size);
+  const std::int64_t partitions = div_up(n, tile) + 1;
+  return aligned(partitions * 4) + aligned(n * key_size) + aligned(n * value_size) + kAlign - 1;
+}
+
 std::int64_t reduce(std::int64_t n, std::int64_t accumulator_size, const DeviceProfile& gpu) {
   if (n <= 4096) return 1;
   const std::int64_t blocks = std::int64_t{gpu.sm_count} * (gpu.max_threads_per_sm / 256) * 5;

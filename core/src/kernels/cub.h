@@ -16,6 +16,8 @@ constexpr std::int64_t div_up(std::int64_t a, std::int64_t b) { return (a + b - 
 
 // cub::DeviceRadixSort (onesweep) over keys of `bits` bits with values; value_size 0: keys only.
 std::int64_t radix_sort(std::int64_t n, std::int64_t key_size, std::int64_t value_size, int bits);
+// cub::DeviceMergeSort, which Thrust takes where the order is not the usual one.
+std::int64_t merge_sort(std::int64_t n, std::int64_t key_size, std::int64_t value_size);
 // cub::DeviceReduce.
 std::int64_t reduce(std::int64_t n, std::int64_t accumulator_size, const DeviceProfile& gpu);
 // cub::DeviceScan of elements of this size.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 namespace peakline::kernels {
 namespace {
@@ -94,7 +95,7 @@ constexpr auto kAnyLayout =
                                      "uniform_",
                                      "where"});
 
-// Kernels that copy what is neither contiguous nor channels-last: nothing else is needed where it is.
+// Kernels that copy what is neither contiguous nor channels-last, and need nothing else.
 constexpr auto kDenseInputs =
     std::to_array<std::string_view>({"_adaptive_avg_pool2d",
                                      "_adaptive_avg_pool2d_backward",
@@ -205,6 +206,21 @@ bool needs_no_scratch(const OpCall& call) {
   if (loops_over_lists(name) || contains(kAnyLayout, name)) return true;
   if (contains(kMeasuredContiguous, name)) return all_tensors(call, contiguous);
   return contains(kDenseInputs, name) && all_tensors(call, dense);
+}
+
+bool copies_inputs(const OpCall& call, ProgramBuilder& program) {
+  constexpr std::string_view kSpace = "aten::";
+  if (!call.name.starts_with(kSpace)) return false;
+  if (!contains(kDenseInputs, call.name.substr(kSpace.size()))) return false;
+  program.outputs();
+  std::vector<int> copies;
+  for (const Argument& argument : call.arguments) {
+    const auto* tensor = std::get_if<TensorMeta>(&argument);
+    if (tensor == nullptr || dense(*tensor) || !tensor->on_gpu) continue;
+    copies.push_back(program.alloc(tensor->bytes().raw(), Certainty::kModelled));
+  }
+  for (const int copy : copies) program.free(copy);
+  return true;
 }
 
 }  // namespace peakline::kernels

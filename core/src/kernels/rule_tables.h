@@ -19,5 +19,6 @@ std::span<const NamedRule> reduction_rules();
 std::span<const NamedRule> rnn_rules();
 std::span<const NamedRule> sampling_rules();
 std::span<const NamedRule> sort_rules();
+std::span<const NamedRule> sparse_rules();
 
 }  // namespace peakline::kernels

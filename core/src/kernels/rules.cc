@@ -12,9 +12,10 @@ using Table = std::unordered_map<std::string_view, Rule>;
 
 Table join() {
   Table all;
-  for (const auto& table : {attention_rules(), blas_rules(), convolution_rules(), embedding_rules(),
-                            foreach_rules(), indexing_rules(), loss_rules(), normalization_rules(),
-                            reduction_rules(), rnn_rules(), sampling_rules(), sort_rules()}) {
+  for (const auto& table :
+       {attention_rules(), blas_rules(), convolution_rules(), embedding_rules(), foreach_rules(),
+        indexing_rules(), loss_rules(), normalization_rules(), reduction_rules(), rnn_rules(),
+        sampling_rules(), sort_rules(), sparse_rules()}) {
     for (const NamedRule& entry : table) all.emplace(entry.name, entry.rule);
   }
   return all;
@@ -41,7 +42,7 @@ AllocationProgram allocation_program(const OpCall& call, const DeviceProfile& gp
     if (!gpu.measured_with_torch(state.torch)) program.scratch_at_best(Certainty::kModelled);
     kernels::RuleContext context{call, gpu, state, kernels::OpArgs(call), program};
     rule(context);
-  } else if (!kernels::needs_no_scratch(call)) {
+  } else if (!kernels::needs_no_scratch(call) && !kernels::copies_inputs(call, program)) {
     program.outputs(Certainty::kOutputsOnly);
   }
   return program.finish();

@@ -11,9 +11,12 @@ from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
     _compile,
+    _custom_ops,
     _devices,
     _distributed,
+    _jiterator,
     _kernel_notes,
+    _legacy_types,
     _libraries,
     _memory,
     _parallel,
@@ -78,6 +81,8 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _runtime.install(patches, engine)
         _libraries.install(patches, engine)
         _storage.install(patches, engine)
+        _legacy_types.install(patches, engine)
+        _jiterator.install(patches)
         _parallel.install(patches)
         _random.install(patches, engine)
         _compile.install(patches, notes, engine)
@@ -85,6 +90,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _processes.install(patches, notes)
         _replicated.install(patches, notes, job)
         questions = _questions.install(patches, engine)
+        _custom_ops.install(patches, questions)
     except BaseException:
         patches.restore()
         raise

@@ -24,7 +24,6 @@ _FUNCTIONS = (
     "_cuda_getCheckpointState",
     "_cuda_getCurrentBlasHandle",
     "_cuda_getCurrentSolverHandle",
-    "_cuda_jiterator_compile_and_launch_kernel",
     "_cuda_setCheckpointPoolState",
     "_cuda_unlock_mutex",
     "_cuda_lock_mutex",

@@ -88,3 +88,5 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(torch.cuda, "_cudart", cudart)
     patches.set(torch._C, "_cudart", cudart)
     patches.set(torch.cuda.nvtx, "_nvtx", Nvtx())
+    # Between steps of replayed graphs, of which there are none.
+    patches.set(torch.compiler, "cudagraph_mark_step_begin", lambda: None)

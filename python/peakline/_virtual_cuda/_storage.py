@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.utils.dlpack
 
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
@@ -20,6 +21,9 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(storage, "resize_", _resize(storage.resize_, engine))
     patches.set(storage, "_write_file", _write_file(storage._write_file))
     patches.set(storage, "_set_from_file", _set_from_file(storage._set_from_file))
+    from_dlpack = _from_dlpack(torch.utils.dlpack.from_dlpack, engine)
+    patches.set(torch, "from_dlpack", from_dlpack)
+    patches.set(torch.utils.dlpack, "from_dlpack", from_dlpack)
     patches.set(storage, "_share_cuda_", refusal(_IPC))
     patches.set(storage, "_new_shared_cuda", classmethod(refusal(_IPC)))
 
@@ -47,6 +51,17 @@ def _resize(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
         return self
 
     return resize_
+
+
+def _from_dlpack(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    """A tensor of ours stays one; torch would make a real CUDA tensor of its address."""
+
+    def from_dlpack(ext_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(ext_tensor, torch.Tensor) and engine.is_virtual(ext_tensor):
+            return ext_tensor.detach()
+        return original(ext_tensor, *args, **kwargs)
+
+    return from_dlpack
 
 
 def _write_file(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,7 +36,14 @@ TEST(OpCertainty, ListedOpsAreExactWhereTheirInputsAreDense) {
   EXPECT_EQ(certainty(call("aten::avg_pool2d", {x}, {x})), Certainty::kExact);
   EXPECT_EQ(certainty(call("aten::avg_pool2d", {test::channels_last({2, 3, 8, 8})}, {x})),
             Certainty::kExact);
-  EXPECT_EQ(certainty(call("aten::avg_pool2d", {turned}, {x})), Certainty::kOutputsOnly);
+}
+
+TEST(OpCertainty, ListedOpsCopyInputsThatAreNotDense) {
+  const TensorMeta x = tensor({2, 3, 8, 8});
+  const TensorMeta turned = tensor({2, 3, 8, 8}, test::kFp32, {192, 64, 1, 8});
+  const OpCall op = call("aten::avg_pool2d", {turned}, {x});
+  EXPECT_EQ(certainty(op), Certainty::kModelled);
+  EXPECT_EQ(test::run(op), "+1536 +1536 -1536");
 }
 
 // Contiguous calls agree to the byte; what channels-last ones take beside the results is modelled.

@@ -94,5 +94,11 @@ TEST(TopK, LongRowsAreSharedByBlocks) {
   EXPECT_TRUE(run(op).starts_with("+200 +400 +4 +8 +8 +400384 +1024 +3128 +3128 ")) << run(op);
 }
 
+TEST(Sparse, CoalesceSortsPlacesWithTheirOrderThenSelects) {
+  // Merge sort: where 489 tiles begin, then copies of 8-byte places and order.
+  EXPECT_EQ(run(call("aten::_coalesce", {std::int64_t{1000000}}, {})),
+            "+16002303 -16002303 +2815 -2815");
+}
+
 }  // namespace
 }  // namespace peakline

@@ -81,6 +81,23 @@ TEST(Rnn, ReserveAndWorkspaceOfTheLstmsThatWereMeasured) {
             "+4194304 +8388608 +65536 +65536 +67764736 +41943296 -67764736 -4194304");
 }
 
+// As lstm(), with the sequences packed: `rows` steps in all, of 32 sequences up to 128 long.
+OpCall packed_lstm(std::int64_t rows) {
+  OpCall op = lstm(kFp32, 1, 0);
+  op.arguments[0] = tensor({rows, 512});
+  op.arguments[10] = false;
+  op.arguments[14] = Sizes(128, 32);
+  op.outputs[0].meta = tensor({rows, 1024});
+  return op;
+}
+
+TEST(Rnn, ReserveOfPackedSequencesIsThatOfTheLongest) {
+  const std::string all = run(packed_lstm(4096));
+  EXPECT_NE(all.find("+83886336"), std::string::npos) << all;
+  const std::string some = run(packed_lstm(3000));
+  EXPECT_NE(some.find("+83886336"), std::string::npos) << some;
+}
+
 struct Shape {
   std::int64_t mode;
   std::int64_t batch;
@@ -162,6 +179,17 @@ OpCall conv_backward(const TensorMeta& x, const TensorMeta& w, const TensorMeta&
   made.convolution = test::convolution(2, 1, padding);
   made.convolution->channels_last = !x.contiguous();
   return made;
+}
+
+TEST(Convolution, AnInputInAnotherLayoutIsCopiedFirstAndKeptForBothGradients) {
+  const TensorMeta x = tensor({8, 64, 32, 32}, kBf16);
+  const TensorMeta w = channels_last({64, 64, 3, 3}, kBf16);
+  OpCall op = conv_backward(x, w, x, 1);
+  op.convolution->channels_last = true;
+  const std::string events = run(op);
+  // The input's copy, the gradient's, then the gradient of the input.
+  EXPECT_TRUE(events.starts_with("+1048576 +1048576 +1048576 ")) << events;
+  EXPECT_TRUE(events.ends_with(" -1048576 -1048576")) << events;
 }
 
 // 36 tiles of 128 by 128 leave room for three parts on 132 SMs, 9 for fourteen.
