@@ -11,6 +11,7 @@
 #include "vgpu/ctc_loss.h"
 #include "vgpu/factories.h"
 #include "vgpu/hand_written.h"
+#include "vgpu/host_tensors.h"
 #include "vgpu/shape_rules.h"
 #include "vgpu/virtual_kernel.h"
 
@@ -75,6 +76,7 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
 
 struct WhileOn {
   Library factories;
+  Library host_factories;
   Library refused;
   Library refused_sparse;
   Library refused_compressed;
@@ -138,6 +140,8 @@ void register_factories() {
   if (has_cuda_kernels()) refuse_all(*on);
   on->factories = make_library("aten", c10::DispatchKey::CUDA);
   add_factories(*on->factories);
+  on->host_factories = make_library("aten", c10::DispatchKey::CPU);
+  add_host_factories(*on->host_factories);
   while_on() = std::move(on);
 }
 

@@ -4,6 +4,9 @@
 
 #include <peakline/category.h>
 
+#include "vgpu/host_memory.h"
+#include "vgpu/values/host_run.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -51,6 +54,15 @@ std::uint64_t handle_owner() noexcept {
   return mine;
 }
 
+// An out= argument beside virtual tensors of the host may be a real one.
+void resize(Engine& engine, const at::Tensor& tensor, const Resized& resized) {
+  if (record_of(tensor) != nullptr || !tensor.is_cpu()) {
+    return set_sizes(engine, tensor, resized.sizes, resized.strides);
+  }
+  const HostRun host;
+  tensor.resize_(resized.sizes);
+}
+
 class ResultMaker {
  public:
   ResultMaker(const Call& call, c10::ArrayRef<c10::Storage> fresh) : call_(call), fresh_(fresh) {}
@@ -90,7 +102,7 @@ class ResultMaker {
 torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
                               const ShapeEntry& entry) {
   c10::SmallVector<c10::Storage, 4> fresh(entry.fresh.size());
-  const std::int64_t stream = ThisThread::stream(call.device);
+  const std::int64_t stream = call.device == kHost ? 0 : ThisThread::stream(call.device);
   {
     Scratch scratch(engine, call.device, allocator_stream(stream), op);
     for (const Step& step : entry.program) {
@@ -115,8 +127,7 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
     }
   }
   for (const Resized& resized : entry.resized) {
-    set_sizes(engine, *call.tensors[static_cast<std::size_t>(resized.tensor)], resized.sizes,
-              resized.strides);
+    resize(engine, *call.tensors[static_cast<std::size_t>(resized.tensor)], resized);
   }
   const ResultMaker maker(call, fresh);
   torch::jit::Stack results;

@@ -13,6 +13,7 @@ from peakline._virtual_cuda import (
     _compile,
     _devices,
     _distributed,
+    _host,
     _kernel_notes,
     _libraries,
     _memory,
@@ -62,10 +63,11 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine, job: Job | None = None) -> Installed:
+def install(engine: Engine, job: Job | None = None, virtual_host: bool = False) -> Installed:
     """Makes torch.cuda answer for the devices of `engine`, which has been entered.
 
-    What it learns of the job that this process is a rank of goes into `job`.
+    What it learns of the job that this process is a rank of goes into `job`. With `virtual_host`
+    large tensors of the host are virtual.
     """
     job = job or Job()
     patches, notes = Patches(), Notes()
@@ -78,6 +80,8 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _runtime.install(patches, engine)
         _libraries.install(patches, engine)
         _storage.install(patches, engine)
+        if virtual_host:
+            _host.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
         _compile.install(patches, notes, engine)
