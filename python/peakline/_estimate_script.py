@@ -72,6 +72,7 @@ class _Estimate:
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
         from peakline._estimate.course import Course
+        from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
@@ -90,6 +91,7 @@ class _Estimate:
             gpu.job.tell_ranks = self._tell_ranks
             self._course = Course(gpu.steps, args.steps)
             self._generation = Generation()
+            self._finders = Finders(gpu.steps)
             self._overlay = Overlay()
             with gpu as self._recording:
                 ended = self._run_script()
@@ -112,6 +114,7 @@ class _Estimate:
                 between = named.look_in_script if named.in_script else None
             stack.enter_context(watched_loaders(self._course.epochs))
             stack.enter_context(self._generation.watched())
+            stack.enter_context(self._finders.watched())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
@@ -153,6 +156,7 @@ class _Estimate:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
+        notes += self._finders.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
