@@ -206,3 +206,20 @@ def test_activations_saved_on_the_cpu_are_there(run: peakline.Run) -> None:
     loss.backward()
     assert host_peak(run) >= 4 * 64 * MIB
     assert _C.vgpu.pinned_peak() >= 4 * 64 * MIB
+
+
+def test_safetensors_far_larger_than_memory_are_loaded_and_moved(
+    run: peakline.Run, tmp_path: Path
+) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    path, rows = tmp_path / "model.safetensors", 1 << 17
+    size = rows * rows * 2  # 32 GiB
+    tensors = {"weight": {"dtype": "BF16", "shape": [rows, rows], "data_offsets": [0, size]}}
+    head = json.dumps(tensors).encode()
+    with path.open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + size)  # a hole
+    weight = safetensors.load_file(path)["weight"]
+    wide = weight.float()
+    assert is_virtual(wide)
+    assert weight.cuda().shape == wide.shape == (rows, rows)
