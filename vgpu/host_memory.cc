@@ -12,6 +12,7 @@
 #include "capture/listeners.h"
 #include "capture/recorder.h"
 #include "vgpu/pinned.h"
+#include "vgpu/values/in_host_run.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -112,7 +113,7 @@ void set_virtual_host(bool on) noexcept {
 
 bool becomes_virtual(std::uint64_t bytes, c10::ScalarType dtype) noexcept {
   if (bytes < kMiddling || !g_on.load(std::memory_order_relaxed)) return false;
-  if (current_engine() == nullptr) return false;
+  if (current_engine() == nullptr || in_host_run()) return false;
   if (is_data(dtype)) return bytes >= kLargeData;
   return bytes >= kLarge || is_one_too_many(bytes);
 }

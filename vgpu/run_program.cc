@@ -5,6 +5,7 @@
 #include <peakline/category.h>
 
 #include "vgpu/host_memory.h"
+#include "vgpu/host_tensors.h"
 #include "vgpu/values/host_run.h"
 
 namespace peakline::vgpu {
@@ -54,9 +55,16 @@ std::uint64_t handle_owner() noexcept {
   return mine;
 }
 
-// An out= argument beside virtual tensors of the host may be a real one.
+// An out= argument beside virtual tensors of the host may be a real one. An empty one was made for
+// this result, as torch does for ops that it has only with out=, and becomes virtual.
 void resize(Engine& engine, const at::Tensor& tensor, const Resized& resized) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   if (record_of(tensor) != nullptr || !tensor.is_cpu()) {
+    return set_sizes(engine, tensor, resized.sizes, resized.strides);
+  }
+  if (impl->unsafe_storage().nbytes() == 0) {
+    impl->set_storage_keep_dtype(make_host_storage(engine, 0, /*pinned=*/false));
+    match_keys(tensor);
     return set_sizes(engine, tensor, resized.sizes, resized.strides);
   }
   const HostRun host;

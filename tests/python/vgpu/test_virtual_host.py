@@ -223,3 +223,17 @@ def test_safetensors_far_larger_than_memory_are_loaded_and_moved(
     wide = weight.float()
     assert is_virtual(wide)
     assert weight.cuda().shape == wide.shape == (rows, rows)
+
+
+def test_a_result_that_torch_makes_with_out_is_virtual_too(run: peakline.Run) -> None:
+    tensor = torch.randn(WIDE, WIDE)
+    assert is_virtual(tensor.abs())
+    assert torch.isfinite(tensor).all().item()
+
+
+def test_values_that_are_known_stay_known_beside_many_tensors(run: peakline.Run) -> None:
+    held = [torch.empty(1024, 1024) for _ in range(64)]
+    known = torch.arange(200_000, device="cuda").double().mul(2.0)
+    assert len(held) == 64
+    assert known[-1].item() == 399_998.0
+    assert _C.vgpu.unknown_values() == {}
