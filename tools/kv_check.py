@@ -63,7 +63,8 @@ def main() -> None:
     parser.add_argument("--really", nargs=2, type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.really:
-        really(args.configs[0], *args.really, args.length)
+        limit, pool = args.really
+        really(args.configs[0], limit, pool, args.length)
         return
     print("| Model | KV cache (MiB) | Requests | It fits | 2% more |\n|---|---:|---:|---|---|")
     for config in args.configs:

@@ -117,11 +117,11 @@ class _Search:
         )
         if len(known) < 2:
             return min(self._low + max(1, self._low + 1), self._high - 1)
-        (v1, first), (v2, second) = known[-2:]
-        slope = (second.need - first.need) / (v2 - v1)
+        (v1, smaller), (v2, larger) = known[-2:]
+        slope = (larger.need - smaller.need) / (v2 - v1)
         if slope <= 0:
             return None
-        wanted = v2 + (second.limit - second.need) / slope
+        wanted = v2 + (larger.limit - larger.need) / slope
         if self._high < len(self._values) and wanted >= self._values[self._high]:
             # It grows by more than a straight line. The limit is near, unless that was tried.
             near = self._low + max(1, (self._high - self._low) * 7 // 8)
