@@ -29,7 +29,7 @@ class Orders:
         """Of one try. `memory`: what the allocator may reserve."""
         limit = [] if memory is None else ["--memory", str(memory)]
         words = variables.with_values(self.words, values)
-        return arguments.parse([*limit, *self.own, "--", *words])
+        return arguments.parse([*self.own, *limit, "--", *words])
 
 
 class _Parser(argparse.ArgumentParser):
