@@ -38,6 +38,7 @@ from accuracy import (
     program_models,
     unseen_cases,
     unseen_models,
+    zoo_models,
 )
 from accuracy.op_cases import Case
 
@@ -48,6 +49,7 @@ SETS: dict[str, tuple[Any, Any]] = {
     "fsdp": (None, fsdp_models),
     "unseen": (unseen_cases, unseen_models),
     "programs": (None, program_models),
+    "zoo": (None, zoo_models),
 }
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")

@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "vgpu/host_memory.h"
 #include "vgpu/values.h"
 #include "vgpu/values/host_run.h"
 
@@ -24,10 +25,14 @@ void host_to_gpu(Engine& engine, at::Tensor& self, const at::Tensor& source) {
   copy_values(engine, self, source);
 }
 
+// A tensor of the GPU with gaps is made dense there before it goes to the host.
+void stage_on_gpu(const at::Tensor& source) {
+  if (!is_virtual(source) || source.is_non_overlapping_and_dense()) return;
+  const at::Tensor dense = at::empty_like(source, at::MemoryFormat::Contiguous);
+}
+
 void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source) {
-  if (!source.is_non_overlapping_and_dense()) {
-    const at::Tensor dense = at::empty_like(source, at::MemoryFormat::Contiguous);
-  }
+  stage_on_gpu(source);
   const at::Tensor values = answered_values(engine, source, "copy to the host", decided_by(source));
   const HostRun host;
   self.copy_(values.expand(self.sizes()));
@@ -48,6 +53,9 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
       copy_values(engine, self, source);
     else
       host_to_gpu(engine, self, source);
+  } else if (is_virtual_host(self)) {
+    stage_on_gpu(source);
+    copy_values(engine, self, source);
   } else if (!self.is_meta()) {
     gpu_to_host(engine, self, source);
   }

@@ -13,6 +13,8 @@
 #include "vgpu/copies.h"
 #include "vgpu/ctc_loss.h"
 #include "vgpu/least_squares.h"
+#include "vgpu/host_memory.h"
+#include "vgpu/host_tensors.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 
@@ -50,6 +52,11 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef sizes,
 
 at::Tensor& set_storage(at::Tensor& self, at::Storage source, std::int64_t offset,
                         at::IntArrayRef sizes, at::IntArrayRef strides) {
+  if (self.is_cpu()) {
+    at::native::set_storage_cpu_(self, std::move(source), offset, sizes, strides);
+    match_keys(self);
+    return self;
+  }
   TORCH_CHECK(record_of(*source.unsafeGetStorageImpl()) != nullptr,
               "Attempted to set the storage of a tensor on cuda to a storage on another device");
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
@@ -68,7 +75,8 @@ at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& set_empty(at::Tensor& self) {
   Engine& gpu = engine("aten::set_");
-  return set_whole_storage(self, make_storage(gpu, self.device().index(), 0, nullptr));
+  const int device = self.is_cpu() ? kHost : self.device().index();
+  return set_whole_storage(self, make_storage(gpu, device, 0, nullptr));
 }
 
 bool is_set_to(const at::Tensor& self, const at::Tensor& source) {
@@ -79,7 +87,7 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& source) {
 
 void record_stream(at::Tensor& self, at::Stream stream) {
   const StorageRecord* record = record_of(self);
-  if (record == nullptr || record->address == 0) return;
+  if (record == nullptr || record->address == 0 || record->device == kHost) return;
   engine("aten::record_stream")
       .memory()
       .record_stream(record->device, record->address, allocator_stream(stream.id()));
@@ -171,6 +179,7 @@ void add_hand_written(torch::Library& aten) {
   aten.impl("_amp_foreach_non_finite_check_and_unscale_", TORCH_FN(check_finite_and_unscale));
   aten.impl("_cudnn_rnn_flatten_weight", TORCH_FN(flatten_weights));
   aten.impl("record_stream", TORCH_FN(record_stream));
+  aten.impl("_pin_memory", TORCH_FN(pinned_copy));
   aten.impl("_has_compatible_shallow_copy_type", TORCH_FN(compatible));
   // Views are of the metadata alone: torch's own code makes them.
   aten.impl("view", TORCH_FN(at::native::view));

@@ -11,6 +11,7 @@
 #include <peakline/category.h>
 
 #include "vgpu/compiled_region.h"
+#include "vgpu/high_water.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -179,7 +180,9 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
-  report(device, block.address, got.bytes.raw(), where.allocator->stats());
+  const AllocatorStats& stats = where.allocator->stats();
+  raise_high_water(device, stats.allocated_bytes[0].current, stats.reserved_bytes[0].current);
+  report(device, block.address, got.bytes.raw(), stats);
   return block;
 }
 

@@ -5,6 +5,7 @@
 
 #include <unordered_map>
 
+#include "vgpu/host_memory.h"
 #include "vgpu/shape_builder.h"
 
 namespace peakline::vgpu {
@@ -98,11 +99,11 @@ void check_devices(const Call& call) {
     if (!tensor->defined() || call.info.mixes_devices) continue;
     const bool is_scalar = tensor->dim() == 0 && tensor->is_cpu();
     if (is_scalar || (is_virtual(*tensor) && tensor->device().index() == call.device)) continue;
+    if (call.device == kHost && tensor->is_cpu()) continue;
     TORCH_CHECK(tensor->is_meta(),
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                "cuda:",
-                call.device, " and ", tensor->device(), "! (when running ", call.info.full_name,
-                " on the virtual GPU)");
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                call.device == kHost ? "cpu" : "cuda:" + std::to_string(call.device), " and ",
+                tensor->device(), "! (when running ", call.info.full_name, " on the virtual GPU)");
   }
 }
 
@@ -132,7 +133,8 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
   torch::jit::Stack stack = with_stand_ins(
       call, c10::Device(c10::kMeta), [&](const at::Tensor& tensor, std::size_t) -> at::Tensor {
         // A number in host memory may be read by the shape function.
-        const bool as_it_is = !tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0);
+        const bool as_it_is = !tensor.defined() || (tensor.is_cpu() && tensor.dim() == 0 &&
+                                                    record_of(tensor) == nullptr);
         stand_ins.push_back(as_it_is ? tensor : metas.of(tensor));
         return stand_ins.back();
       });

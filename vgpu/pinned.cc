@@ -2,6 +2,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -11,6 +12,8 @@ namespace {
 struct Pinned {
   std::mutex mutex;
   std::map<const char*, std::size_t> blocks;  // begin to size
+  std::size_t bytes = 0;
+  std::size_t peak = 0;
 };
 Pinned& pinned() {
   static auto* const kPinned = new Pinned;
@@ -23,8 +26,7 @@ struct Held {
 
 void release(void* context) {
   const std::unique_ptr<Held> held(static_cast<Held*>(context));
-  const std::lock_guard guard(pinned().mutex);
-  pinned().blocks.erase(static_cast<const char*>(held->data.get()));
+  forget_pinned(held->data.get());
 }
 
 class PinnedAllocator final : public c10::Allocator {
@@ -32,10 +34,7 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     auto held = std::make_unique<Held>(Held{c10::GetCPUAllocator()->allocate(bytes)});
     void* data = held->data.get();
-    if (data != nullptr) {
-      const std::lock_guard guard(pinned().mutex);
-      pinned().blocks.insert_or_assign(static_cast<const char*>(data), bytes);
-    }
+    if (data != nullptr) note_pinned(data, bytes);
     return {data, held.release(), &release, c10::Device(c10::kCPU)};
   }
   [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -49,6 +48,31 @@ class PinnedAllocator final : public c10::Allocator {
 c10::Allocator& pinned_allocator() {
   static auto* const kAllocator = new PinnedAllocator;
   return *kAllocator;
+}
+
+void note_pinned(const void* data, std::size_t bytes) {
+  const std::lock_guard guard(pinned().mutex);
+  pinned().blocks.insert_or_assign(static_cast<const char*>(data), bytes);
+  pinned().bytes += bytes;
+  pinned().peak = std::max(pinned().peak, pinned().bytes);
+}
+
+void forget_pinned(const void* data) noexcept {
+  const std::lock_guard guard(pinned().mutex);
+  const auto found = pinned().blocks.find(static_cast<const char*>(data));
+  if (found == pinned().blocks.end()) return;
+  pinned().bytes -= found->second;
+  pinned().blocks.erase(found);
+}
+
+std::size_t pinned_peak() {
+  const std::lock_guard guard(pinned().mutex);
+  return pinned().peak;
+}
+
+void reset_pinned_peak() {
+  const std::lock_guard guard(pinned().mutex);
+  pinned().peak = pinned().bytes;
 }
 
 bool is_pinned(const void* data) {

@@ -12,6 +12,7 @@
 #include "vgpu/factories.h"
 #include "vgpu/hand_written.h"
 #include "vgpu/nested/nested_kernels.h"
+#include "vgpu/host_tensors.h"
 #include "vgpu/shape_rules.h"
 #include "vgpu/shared_code.h"
 #include "vgpu/sparse/sparse_kernels.h"
@@ -84,6 +85,7 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
 
 struct WhileOn {
   Library factories;
+  Library host_factories;
   Library refused;
   Library coo;
   Library compressed;
@@ -169,6 +171,8 @@ void register_factories() {
   on->compressed_fallback = make_library("_", c10::DispatchKey::SparseCsrCUDA);
   on->compressed_fallback->fallback(
       torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
+  on->host_factories = make_library("aten", c10::DispatchKey::CPU);
+  add_host_factories(*on->host_factories);
   while_on() = std::move(on);
 }
 

@@ -5,6 +5,9 @@
 #include <peakline/category.h>
 
 #include "vgpu/op_call.h"
+#include "vgpu/host_memory.h"
+#include "vgpu/host_tensors.h"
+#include "vgpu/values/host_run.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -51,6 +54,22 @@ std::uint64_t handle_owner() noexcept {
   static std::atomic<std::uint64_t> last{0};
   thread_local const std::uint64_t mine = ++last;
   return mine;
+}
+
+// An out= argument beside virtual tensors of the host may be a real one. An empty one was made for
+// this result, as torch does for ops that it has only with out=, and becomes virtual.
+void resize(Engine& engine, const at::Tensor& tensor, const Resized& resized) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (record_of(tensor) != nullptr || !tensor.is_cpu()) {
+    return set_sizes(engine, tensor, resized.sizes, resized.strides);
+  }
+  if (impl->unsafe_storage().nbytes() == 0) {
+    impl->set_storage_keep_dtype(make_host_storage(engine, 0, /*pinned=*/false));
+    match_keys(tensor);
+    return set_sizes(engine, tensor, resized.sizes, resized.strides);
+  }
+  const HostRun host;
+  tensor.resize_(resized.sizes);
 }
 
 class ResultMaker {
@@ -102,7 +121,7 @@ void run_scratch(Engine& engine, int device, const OpCall& call, OpName& op) {
 torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
                               const ShapeEntry& entry) {
   c10::SmallVector<c10::Storage, 4> fresh(entry.fresh.size());
-  const std::int64_t stream = ThisThread::stream(call.device);
+  const std::int64_t stream = call.device == kHost ? 0 : ThisThread::stream(call.device);
   {
     Scratch scratch(engine, call.device, allocator_stream(stream), op);
     for (const Step& step : entry.program) {
@@ -127,8 +146,7 @@ torch::jit::Stack run_program(Engine& engine, const Call& call, OpName& op,
     }
   }
   for (const Resized& resized : entry.resized) {
-    set_sizes(engine, *call.tensors[static_cast<std::size_t>(resized.tensor)], resized.sizes,
-              resized.strides);
+    resize(engine, *call.tensors[static_cast<std::size_t>(resized.tensor)], resized);
   }
   const ResultMaker maker(call, fresh);
   torch::jit::Stack results;

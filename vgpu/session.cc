@@ -6,6 +6,8 @@
 
 #include "vgpu/compiled_region.h"
 #include "vgpu/cuda_hooks.h"
+#include "vgpu/host_memory.h"
+#include "vgpu/pinned.h"
 #include "vgpu/registration.h"
 
 namespace peakline::vgpu {
@@ -31,6 +33,8 @@ Status enter(const EngineOptions& options) {
   kept_engine() = std::make_unique<Engine>(options);
   ThisThread::reset_all();
   forget_compiled_regions();
+  set_virtual_host(false);
+  reset_pinned_peak();
   register_factories();
   install_hooks();
   g_engine.store(kept_engine().get(), std::memory_order_release);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "vgpu/host_memory.h"
 #include "vgpu/values/value.h"
 
 namespace peakline::vgpu {
@@ -10,14 +11,24 @@ namespace {
 void release(void* context) {
   auto* record = static_cast<StorageRecord*>(context);
   Engine* engine = current_engine();
-  if (engine != nullptr && engine->serial() == record->engine) {
+  if (record->device == kHost) {
+    give_back_host(reinterpret_cast<void*>(record->address));
+  } else if (engine != nullptr && engine->serial() == record->engine) {
     engine->memory().free(record->device, record->address);
   }
   delete record;
 }
 
+c10::DataPtr host_data(Engine& engine, std::uint64_t bytes, bool pinned) {
+  void* data = reserve_host(bytes, pinned);
+  auto* record =
+      new StorageRecord{engine.serial(), reinterpret_cast<std::uint64_t>(data), kHost, {}};
+  return {data, record, &release, c10::Device(c10::kCPU)};
+}
+
 c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* op,
                        Certainty certainty = Certainty::kExact) {
+  if (device == kHost) return host_data(engine, bytes, /*pinned=*/false);
   const auto stream = allocator_stream(ThisThread::stream(device));
   const std::optional<Block> block =
       engine.memory().allocate(device, bytes, stream, op, {}, certainty);
@@ -33,6 +44,21 @@ ValuePtr first_bytes(Value& value, std::uint64_t bytes) {
   const c10::Storage less = host_storage(bytes);
   if (bytes > 0) std::memcpy(less.mutable_data(), all.data(), bytes);
   return Value::of_bytes(less);
+}
+
+// Storages name it where somebody may ask them for more.
+class VirtualHostAllocator : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    return host_data(engine_or_throw("an allocation"), bytes, /*pinned=*/false);
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void*, const void*, std::size_t) const override {}
+};
+
+c10::Allocator& host_allocator() {
+  static auto* const kAllocator = new VirtualHostAllocator;
+  return *kAllocator;
 }
 
 class VirtualAllocator : public c10::Allocator {
@@ -59,7 +85,14 @@ c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpNam
                           Certainty certainty) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
-      make_data(engine, device, bytes, op, certainty), &virtual_allocator(), /*resizable=*/true);
+      make_data(engine, device, bytes, op, certainty),
+      device == kHost ? &host_allocator() : &virtual_allocator(), /*resizable=*/true);
+}
+
+c10::Storage make_host_storage(Engine& engine, std::uint64_t bytes, bool pinned) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
+      host_data(engine, bytes, pinned), &host_allocator(), /*resizable=*/true);
 }
 
 StorageRecord* record_of(const c10::StorageImpl& storage) noexcept {

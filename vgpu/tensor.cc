@@ -4,8 +4,10 @@ namespace peakline::vgpu {
 
 at::Tensor make_tensor(c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes,
                        c10::IntArrayRef strides, std::int64_t offset) {
-  at::Tensor tensor =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kVirtualKeys, dtype);
+  constexpr c10::DispatchKeySet kHostKeys(
+      {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutocastCPU});
+  const c10::DispatchKeySet keys = storage.device_type() == c10::kCPU ? kHostKeys : kVirtualKeys;
+  at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, dtype);
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return tensor;
 }

@@ -45,7 +45,7 @@ bool is_assumed(const at::Tensor& tensor) {
 }  // namespace
 
 std::optional<at::Tensor> known_values(const at::Tensor& tensor) {
-  if (!is_virtual(tensor)) {
+  if (record_of(tensor) == nullptr) {
     return tensor.is_cpu() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   }
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), at::dtype(tensor.dtype()));
@@ -61,7 +61,7 @@ std::optional<at::Tensor> known_values(const at::Tensor& tensor) {
 std::optional<Bounds> bounds_of(const at::Tensor& tensor) {
   if (!has_bounds(tensor.scalar_type())) return std::nullopt;
   const HostRun host;
-  if (!is_virtual(tensor)) {
+  if (record_of(tensor) == nullptr) {
     return tensor.is_cpu() ? std::optional<Bounds>(fixed_bounds(tensor)) : std::nullopt;
   }
   const Known known = evaluated(tensor);
@@ -114,9 +114,9 @@ std::optional<ValueRun> run_on_values(Engine& engine, const Call& call) {
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
     const at::Tensor& tensor = *call.tensors[i];
     at::Tensor stand_in = tensor;
-    if (is_virtual(tensor) && call.only_writes(i)) {
+    if (record_of(tensor) != nullptr && call.only_writes(i)) {
       stand_in = at::empty({0}, at::dtype(tensor.dtype()));
-    } else if (is_virtual(tensor)) {
+    } else if (record_of(tensor) != nullptr) {
       const std::optional<at::Tensor> known = known_values(tensor);
       if (!known) return std::nullopt;
       stand_in = call.writes(i) ? known->clone() : *known;
@@ -162,7 +162,7 @@ void keep_values(Engine& engine, const Call& call, const ShapeEntry& entry, cons
                  torch::jit::Stack& results) {
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
     at::Tensor tensor = *call.tensors[i];
-    if (!call.writes(i) || !is_virtual(tensor)) continue;
+    if (!call.writes(i) || record_of(tensor) == nullptr) continue;
     if (run.stand_ins[i].sizes() == tensor.sizes())
       copy_values(engine, tensor, run.stand_ins[i]);
     else

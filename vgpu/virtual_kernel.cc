@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
+#include "vgpu/host_memory.h"
 #include "vgpu/meta_run.h"
 #include "vgpu/run_program.h"
 #include "vgpu/shape_builder.h"
@@ -13,6 +15,17 @@
 
 namespace peakline::vgpu {
 namespace {
+
+// What a CPU kernel needs beside its results is not modelled.
+void add_outputs(ShapeEntry& entry) {
+  for (std::size_t i = 0; i < entry.fresh.size(); ++i) {
+    Step step;
+    step.kind = Step::Kind::kOutput;
+    step.index = static_cast<int>(i);
+    step.bytes = Bytes(static_cast<std::int64_t>(entry.fresh[i]));
+    entry.program.push_back(step);
+  }
+}
 
 std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
                                         const std::optional<ValueRun>& values) {
@@ -27,7 +40,10 @@ std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
       run_on_meta(call, *entry);
     }
   }
-  add_program(call, engine, *entry);
+  if (call.device == kHost)
+    add_outputs(*entry);
+  else
+    add_program(call, engine, *entry);
   return entry;
 }
 
@@ -101,6 +117,10 @@ void count_versions(const Call& call) {
   }
 }
 
+bool runs_on_host(const Call& call) {
+  return std::ranges::any_of(call.tensors, [](const at::Tensor* t) { return is_virtual_host(*t); });
+}
+
 void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) {
   Engine& engine = engine_or_throw(info.full_name.c_str());
   Counters& counters = engine.counters();
@@ -108,10 +128,10 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
   Call call(op, info,
             c10::ArrayRef<c10::IValue>(stack->data() + (stack->size() - info.arity), info.arity));
   collect_tensors(call);
-  if (call.device < 0) call.device = ThisThread::device();
+  if (call.device < 0) call.device = runs_on_host(call) ? kHost : ThisThread::device();
   if (only_changes_values(call) && what_follows(call) == Follow::kNothing) {
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
-      if (call.writes(i) && is_virtual(*call.tensors[i])) forget_values(*call.tensors[i]);
+      if (call.writes(i)) forget_values(*call.tensors[i]);
     }
     if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();

@@ -13,6 +13,7 @@ def _is_the_program() -> bool:
 if TYPE_CHECKING or not _is_the_program():
     from peakline import _torch_check as _torch_check
     from peakline._C import version as __version__
+    from peakline.fit import fit
     from peakline.mem_tracker import MemTracker
     from peakline.memory_tracker import MemoryTracker
     from peakline.mod_tracker import ModTracker
@@ -31,6 +32,7 @@ __all__ = [
     "ModTracker",
     "Run",
     "__version__",
+    "fit",
     "load",
     "simulate",
     "track",

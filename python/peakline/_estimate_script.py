@@ -12,15 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from peakline import _C, _script
-from peakline._estimate import all_ranks, arguments, job, needed
+from peakline._estimate import all_ranks, arguments, host, job, needed
 from peakline._estimate.arguments import BAD_USAGE, complain
+from peakline._fit import curve
 
 _LEAVE = os._exit  # a script's own call of it ends only the script
 
 
 def main(argv: list[str]) -> int:
+    if curve.is_asked_for(argv):
+        return curve.main(argv)
     second_pass = needed.SecondPass(argv)
     args = arguments.parse(argv)
+    began = time.perf_counter()
+    status, found = estimate(args, began)
+    if found is None:
+        return status
+    _say_what_is_needed(args, found, second_pass)
+    return _tell(args, found, time.perf_counter() - began, status)
+
+
+def estimate(args: argparse.Namespace, began: float = 0.0) -> tuple[int, dict[str, Any] | None]:
+    """The exit status, and the answer unless there is nothing to tell."""
     try:
         if args.script:
             program: Any = _script.Script(args.script, args.script_args)
@@ -28,19 +41,16 @@ def main(argv: list[str]) -> int:
             program = _script.Module(args.module, args.script_args)
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
-        return BAD_USAGE
-    began = time.perf_counter()
-    if args.ranks:
-        status, answers = all_ranks.estimate_distinct(
-            lambda rank, tell: _Estimate(args, program, rank, tell).run()
-        )
-        found = all_ranks.largest(answers) if answers else None
-    else:
-        status, found = _Estimate(args, program, args.rank or 0, began=began).run()
-    if found is None or (args.ranks and len(found["ranks"]) < len(found["distinct_ranks"])):
-        return status
-    _say_what_is_needed(args, found, second_pass)
-    return _tell(args, found, time.perf_counter() - began, status)
+        return BAD_USAGE, None
+    if not args.ranks:
+        return _Estimate(args, program, args.rank or 0, began=began).run()
+    status, answers = all_ranks.estimate_distinct(
+        lambda rank, tell: _Estimate(args, program, rank, tell).run()
+    )
+    found = all_ranks.largest(answers) if answers else None
+    if found is not None and len(found["ranks"]) < len(found["distinct_ranks"]):
+        return status, None
+    return status, found
 
 
 class _Estimate:
@@ -62,6 +72,8 @@ class _Estimate:
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
         from peakline._estimate.course import Course
+        from peakline._estimate.finders import Finders
+        from peakline._estimate.generation import Generation
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
@@ -69,11 +81,17 @@ class _Estimate:
         job.set_environment(args, self._rank)
         try:
             self._gpu = gpu = virtual_gpu(
-                args.gpu, memory=args.memory, devices=args.devices, values=dict(args.values)
+                args.gpu,
+                memory=args.memory,
+                devices=args.devices,
+                values=dict(args.values),
+                real_host=args.real_host,
             )
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
             self._course = Course(gpu.steps, args.steps)
+            self._generation = Generation()
+            self._finders = Finders(gpu.steps)
             self._overlay = Overlay()
             with gpu as self._recording:
                 ended = self._run_script()
@@ -95,6 +113,8 @@ class _Estimate:
                 stack.enter_context(named.counted())
                 between = named.look_in_script if named.in_script else None
             stack.enter_context(watched_loaders(self._course.epochs))
+            stack.enter_context(self._generation.watched())
+            stack.enter_context(self._finders.watched())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
@@ -136,9 +156,14 @@ class _Estimate:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
+        notes += self._finders.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
+        host.complete(found, gpu.pinned_peak(), args.host_memory)
+        self._generation.complete(found)
+        # Memory that runs out after the steps does so in what follows them: an evaluation.
+        found["trains"] = found["fits"] or gpu.steps.done >= (args.steps or 1)
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
@@ -156,7 +181,7 @@ def _say_what_is_needed(
     made = found.pop("made")
     if found["fits"] or args.second_pass:
         return
-    if found["oom"] is None:  # only what lies outside the allocator is too much
+    if found["oom"] is None:  # only what lies outside the allocator, or the host's, is too much
         found["needed_reserved"] = found["peak_reserved"]
     else:
         complain("it does not fit; a second pass without the limit finds out how much would do")
@@ -164,7 +189,7 @@ def _say_what_is_needed(
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, status: int) -> int:
-    from peakline._estimate import outcome
+    from peakline._estimate import generation, outcome
 
     found.pop("made", None)
     if args.json == "-":
@@ -174,6 +199,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
     if args.json != "-":
         what = args.script or f"-m {args.module}"
         print(_C.estimate_text(json.dumps(found), what, seconds), end="")
+        print(generation.line(found), host.line(found), sep="", end="")
     return status if found["fits"] else outcome.DOES_NOT_FIT
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,7 @@ class Steps:
         self.maker = ""  # in words: "AdamW", "__main__.train_step"; "" when nobody made any
         self.guessed = False  # nobody that torch knows made them
         self._only = ""
+        self._paused = 0
         self._session: _C.Session | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -39,9 +41,18 @@ class Steps:
         """From now on a step is what `maker` says is one, and an optimizer's is none."""
         self._only = maker
 
+    @contextlib.contextmanager
+    def not_counted(self) -> Iterator[None]:
+        """What the program does inside is no training: trials of a batch size, for one."""
+        self._paused += 1
+        try:
+            yield
+        finally:
+            self._paused -= 1
+
     def end(self, maker: str, guessed: bool = False) -> None:
         """`maker` has completed one."""
-        if self._only and maker != self._only:
+        if self._paused or (self._only and maker != self._only):
             return
         if self._session is not None:
             self._session.step_end()

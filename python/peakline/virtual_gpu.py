@@ -34,6 +34,9 @@ class virtual_gpu:
     `values` answers: a dict with "float", "int", "bool", and "nonzero", the share of unknown
     elements taken to be nonzero. A loop that asks for such a value for ever is ended by an
     `EndlessQuestion`, which names its line.
+
+    CPU tensors are real, and computed as ever. With `real_host=False` those of 16 MiB and more are
+    virtual as well, so models that are larger than this machine can be built on the CPU and moved.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class virtual_gpu:
         values: Mapping[str, float] | None = None,
         value_bytes: int | None = None,
         path: str | os.PathLike[str] | None = None,
+        real_host: bool = True,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
         self._options: dict[str, Any] = {
@@ -55,12 +59,14 @@ class virtual_gpu:
             "value_bytes": value_bytes,
         }
         self._path = path
+        self._virtual_host = not real_host
         self._stack = contextlib.ExitStack()
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
         self._notes: list[str] = []
         self.steps = Steps()
         self.steps.on_end(self._stepped)
+        self._pinned_peak = 0
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
@@ -90,7 +96,8 @@ class virtual_gpu:
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
-            self._installed = _virtual_cuda.install(_C.vgpu, self.job)
+            _C.vgpu.set_virtual_host(self._virtual_host)
+            self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._virtual_host)
             stack.callback(self._remember, self._installed)
             self._stack = stack.pop_all()
         return run
@@ -134,6 +141,10 @@ class virtual_gpu:
         """How often a value was read that cannot be known, by what read it."""
         return dict(_C.vgpu.unknown_values() if self._installed else self._unknown)
 
+    def pinned_peak(self) -> int:
+        """The most bytes of the host's memory that were pinned at a time."""
+        return _C.vgpu.pinned_peak() if self._installed else self._pinned_peak
+
     def confidence(self, device: int = 0) -> dict[str, int]:
         """Bytes at the peak of what was allocated: "exact" (they follow from torch's sources, or
         were measured), "modelled" (a rule), "guessed", and "outputs_only" (results of ops of which
@@ -166,6 +177,7 @@ class virtual_gpu:
         self._unknown = _C.vgpu.unknown_values()
         self._notes = installed.notes()
         self._survived = _C.vgpu.allocated_since_failure()
+        self._pinned_peak = _C.vgpu.pinned_peak()
         self.job.routed = _C.vgpu.assumption_used()
         self._installed = None
         installed.restore()

@@ -47,7 +47,7 @@ void Computation::add_operand(const Call& call, std::size_t number) {
   operand.layout = layout_of(tensor);
   operand.argument = call.argument_of[number];
   operand.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-  if (!is_virtual(tensor)) {
+  if (record_of(tensor) == nullptr) {
     const HostRun host;
     operand.host = tensor.clone();  // the program may write to it before anybody asks
     if (operand.wrapped_number) operand.host.unsafeGetTensorImpl()->set_wrapped_number(true);

@@ -42,7 +42,7 @@ Operands look_at(const Call& call) noexcept {
     if (call.only_writes(i) || (i == 0 && overwrites)) {
       if (covers_storage(tensor)) continue;
     }
-    if (!is_virtual(tensor)) {
+    if (record_of(tensor) == nullptr) {
       found.copied &= can_be_copied(tensor);
       found.hosts = true;
       continue;
@@ -90,7 +90,7 @@ std::uint64_t largest_result(const Call& call, c10::ArrayRef<std::uint64_t> fres
   std::uint64_t largest = 0;
   for (const std::uint64_t bytes : fresh) largest += bytes;
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
-    if (!call.writes(i) || !is_virtual(*call.tensors[i])) continue;
+    if (!call.writes(i) || record_of(*call.tensors[i]) == nullptr) continue;
     largest = std::max<std::uint64_t>(largest, call.tensors[i]->storage().nbytes());
   }
   return largest;
@@ -99,7 +99,7 @@ std::uint64_t largest_result(const Call& call, c10::ArrayRef<std::uint64_t> fres
 void forget_written(const Call& call) {
   if (call.info.written == 0) return;
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
-    if (call.writes(i) && is_virtual(*call.tensors[i])) forget_values(*call.tensors[i]);
+    if (call.writes(i) && record_of(*call.tensors[i]) != nullptr) forget_values(*call.tensors[i]);
   }
 }
 
@@ -108,7 +108,7 @@ std::vector<ValuePtr*> places(const Call& call, const Computation& computation,
                               c10::ArrayRef<Output> outputs, const torch::jit::Stack& results) {
   std::vector<ValuePtr*> found(computation.slots().size(), nullptr);
   const auto add = [&](const Output& output, const at::Tensor& tensor) {
-    if (output.kind != Output::Kind::kFresh || !is_virtual(tensor)) return;
+    if (output.kind != Output::Kind::kFresh || record_of(tensor) == nullptr) return;
     found[static_cast<std::size_t>(output.source)] = &value_slot(tensor);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -152,7 +152,7 @@ void defer(const Call& call, c10::ArrayRef<Output> outputs, c10::ArrayRef<std::u
 // What the op says of its results by itself.
 void give_range(const Call& call, const at::Tensor& tensor, int result) {
   const ValueRule& rule = *call.info.value_rule;
-  if (rule.range == nullptr || !tensor.defined() || !is_virtual(tensor)) return;
+  if (rule.range == nullptr || !tensor.defined() || record_of(tensor) == nullptr) return;
   const c10::ScalarType dtype = tensor.scalar_type();
   std::optional<Range> range = rule.range(call, result);
   if (!range || !has_bounds(dtype) || !covers_storage(tensor)) return;
@@ -248,8 +248,9 @@ void copy_values(Engine& engine, at::Tensor& tensor, const at::Tensor& source) {
   static const auto* const kCopy = new NamedOp("aten::copy_", "");
   if (record_of(tensor) == nullptr) return;
   const bool too_large =
-      !is_virtual(source) && (!source.is_cpu() || source.nbytes() > engine.value_bytes());
-  if (too_large || (covers_storage(tensor) && !is_few(engine, tensor) && !is_virtual(source))) {
+      record_of(source) == nullptr && (!source.is_cpu() || source.nbytes() > engine.value_bytes());
+  if (too_large ||
+      (covers_storage(tensor) && !is_few(engine, tensor) && record_of(source) == nullptr)) {
     return forget_values(tensor);
   }
   follow_write(engine, *kCopy, {tensor, source, false});

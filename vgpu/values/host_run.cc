@@ -4,6 +4,8 @@
 #include <c10/core/DispatchKeySet.h>
 #include <dlfcn.h>
 
+#include "vgpu/values/in_host_run.h"
+
 namespace peakline::vgpu {
 namespace {
 
@@ -24,6 +26,8 @@ const OpenMp& open_mp() {
   return kOpenMp;
 }
 
+thread_local int t_runs = 0;  // that are alive on this thread
+
 c10::DispatchKeySet above_kernels() {
   return c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset |
          c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot,
@@ -32,15 +36,19 @@ c10::DispatchKeySet above_kernels() {
 
 }  // namespace
 
+bool in_host_run() noexcept { return t_runs > 0; }
+
 HostRun::HostRun()
     : keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), above_kernels()),
       threads_before_(0) {
+  ++t_runs;
   if (open_mp().set_threads == nullptr) return;
   threads_before_ = at::get_num_threads();  // a thread's first question sets its number
   open_mp().set_threads(1);
 }
 
 HostRun::~HostRun() {
+  --t_runs;
   if (threads_before_ > 0) open_mp().set_threads(threads_before_);
 }
 

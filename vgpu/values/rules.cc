@@ -227,6 +227,7 @@ RuleMap make_rules() {
 
 std::optional<double> host_number(const at::Tensor& tensor) noexcept {
   if (!tensor.defined() || !tensor.is_cpu() || tensor.dim() != 0) return std::nullopt;
+  if (record_of(tensor) != nullptr) return std::nullopt;  // a virtual one of the host
   switch (tensor.scalar_type()) {
     case at::kDouble:
       return *static_cast<const double*>(tensor.const_data_ptr());

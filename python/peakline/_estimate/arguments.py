@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from peakline import _C
-from peakline._estimate import job, launchers, needed, step_on
+from peakline._estimate import hf_flags, job, launchers, needed, step_on
 from peakline._virtual_cuda import _policy
 
 BAD_USAGE = 2
@@ -32,6 +32,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = _parser()
     args = parser.parse_args(own)
     args.script_args = script_args
+    if args.hf is not None:
+        _use_config(args, parser)
+    elif lonely := hf_flags.given_without_config(args):
+        parser.error(f"{lonely} is for --hf")
     if (args.script is None) == (args.module is None):
         parser.error("give either a script or -m MODULE")
     try:
@@ -48,6 +52,19 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if args.second_pass:
         needed.prepare(args)
     return args
+
+
+def _use_config(args: argparse.Namespace, parser: _Parser) -> None:
+    """The script is a program of ours that builds the model."""
+    if args.script or args.module:
+        parser.error("give either --hf or a script")
+    try:
+        hf_flags.check(args.hf)
+    except ValueError as error:
+        complain(str(error))
+        sys.exit(BAD_USAGE)
+    args.module = "peakline._hf.program"
+    args.script_args = [*hf_flags.words(args), *args.script_args]
 
 
 def _is_writable(path: Path) -> bool:
@@ -102,6 +119,18 @@ def _parser() -> _Parser:
         help="let the script overwrite, delete and send as it does; default: nothing that was "
         "there is touched, and what it saves goes to a scratch folder",
     )
+    parser.add_argument(
+        "--real-host",
+        action="store_true",
+        help="CPU tensors are real, whatever their size; default: those of 16 MiB and more have no "
+        "bytes, so models may be larger than this machine",
+    )
+    parser.add_argument(
+        "--host-memory",
+        type=_size,
+        metavar="SIZE",
+        help="what the host has for tensors, for example 64GiB; default: not asked",
+    )
     parser.add_argument("--second-pass", help=argparse.SUPPRESS)
     parser.add_argument(
         "--devices", type=int, metavar="N", help="how many GPUs, 1 to 8; default: 1"
@@ -115,8 +144,16 @@ def _parser() -> _Parser:
         help="answers a value that nobody can know: float=V, int=V, bool=true|false, or nonzero=V, "
         "the share of elements that count as nonzero (0 to 1); may be given for each of them",
     )
+    parser.add_argument(
+        "--curve",
+        action="append",
+        metavar="NAME=…",
+        help="an estimate for each value of the script's argument NAME: A,B,C or A..B, which "
+        "doubles from A to B; may be given for several",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
+    hf_flags.add_arguments(parser)
     job.add_arguments(parser, _size_or_zero)
     return parser
 

@@ -15,6 +15,7 @@ from peakline._virtual_cuda import (
     _devices,
     _distributed,
     _jiterator,
+    _host,
     _kernel_notes,
     _legacy_types,
     _libraries,
@@ -65,10 +66,11 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine, job: Job | None = None) -> Installed:
+def install(engine: Engine, job: Job | None = None, virtual_host: bool = False) -> Installed:
     """Makes torch.cuda answer for the devices of `engine`, which has been entered.
 
-    What it learns of the job that this process is a rank of goes into `job`.
+    What it learns of the job that this process is a rank of goes into `job`. With `virtual_host`
+    large tensors of the host are virtual.
     """
     job = job or Job()
     patches, notes = Patches(), Notes()
@@ -83,6 +85,8 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _storage.install(patches, engine)
         _legacy_types.install(patches, engine)
         _jiterator.install(patches)
+        if virtual_host:
+            _host.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
         _compile.install(patches, notes, engine)

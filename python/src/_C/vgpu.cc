@@ -10,6 +10,9 @@
 #include "errors.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/generator.h"
+#include "vgpu/high_water.h"
+#include "vgpu/host_memory.h"
+#include "vgpu/pinned.h"
 #include "vgpu/session.h"
 #include "vgpu/tensor.h"
 #include "vgpu/values.h"
@@ -213,6 +216,10 @@ void bind_memory(py::module_& m) {
   m.def("reset_accumulated",
         [](int device) { engine().memory().reset_accumulated(checked(device)); });
   m.def("empty_cache", [] { engine().memory().empty_cache(); });
+  // (allocated, reserved): the most since the last call.
+  m.def("take_high_water", [](int device, std::int64_t allocated, std::int64_t reserved) {
+    return vgpu::take_high_water(checked(device), allocated, reserved);
+  });
   m.def("clear_cublas_workspaces", [] { engine().clear_workspaces("cublas"); });
   m.def("set_memory_fraction", [](double fraction, int device) {
     engine().memory().set_fraction(checked(device), fraction);
@@ -294,11 +301,23 @@ void bind_streams(py::module_& m) {
   m.def("synchronize", [](int device) { engine().memory().synchronize(checked(device)); });
 }
 
+// What a host tensor's values are, made up where they are unknown, as a real tensor.
+at::Tensor host_values(const at::Tensor& tensor, const char* what) {
+  const py::gil_scoped_release no_gil;
+  return vgpu::answered_values(engine(), tensor, what, vgpu::Decides::kNumbers);
+}
+
 void bind_tensors(py::module_& m) {
   m.def("is_virtual", [](const at::Tensor& tensor) { return vgpu::is_virtual(tensor); });
   m.def("resize_storage", [](const at::Storage& storage, std::uint64_t bytes) {
     vgpu::resize_storage(engine(), *storage.unsafeGetStorageImpl(), bytes);
   });
+  m.def("set_virtual_host", &vgpu::set_virtual_host);
+  m.def("is_virtual_host", &vgpu::is_virtual_host);
+  m.def("pinned_peak", &vgpu::pinned_peak);
+  m.def("host_values", &host_values);
+  m.def("count_on_host",
+        [](const at::Storage& storage) { vgpu::count_on_host(*storage.unsafeGetStorageImpl()); });
 }
 
 }  // namespace

@@ -1,0 +1,1 @@
+"""Models of Hugging Face's that are given by their configuration alone: no script, no weights."""

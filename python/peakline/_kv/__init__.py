@@ -1,0 +1,1 @@
+"""`peakline kv`: how many tokens and requests a model can serve beside its weights."""

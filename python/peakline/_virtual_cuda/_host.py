@@ -1,0 +1,118 @@
+"""Large tensors of the host are virtual, too: what reaches their bytes by no op is answered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
+
+LARGE = 16 << 20  # as vgpu/host_memory.cc
+
+
+def install(patches: Patches, engine: Engine) -> None:
+    tensor: Any = torch.Tensor
+    patches.set(tensor, "numpy", _reading(tensor.numpy, engine, "numpy"))
+    patches.set(tensor, "tolist", _reading(tensor.tolist, engine, "tolist"))
+    patches.set(tensor, "new", _new_tensor(tensor.new, engine))
+    storage: Any = torch.UntypedStorage
+    patches.set(storage, "__new__", _new_storage(storage.__new__))
+    writer: Any = torch._C.PyTorchFileWriter
+    patches.set(writer, "write_record", _write_record(writer.write_record, engine))
+    load = _load(torch.load, engine)
+    patches.set(torch, "load", load)
+    patches.set(torch.serialization, "load", load)
+
+
+def _reading(original: Callable[..., Any], engine: Engine, what: str) -> Callable[..., Any]:
+    """A method that reads a tensor's values by their address."""
+
+    def read(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not engine.is_virtual_host(self):
+            return original(self, *args, **kwargs)
+        values = engine.host_values(self, what)
+        if self.nbytes >= LARGE:
+            return original(self.detach() if kwargs.get("force") else self, *args, **kwargs)
+        copy = torch.empty(self.shape, dtype=self.dtype)
+        copy.copy_(values)
+        return original(copy, *args, **kwargs)
+
+    return read
+
+
+def _new_tensor(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    """`tensor.new(…)` goes by the dispatch key, which says nothing of the host."""
+
+    def new(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        is_virtual = engine.is_virtual_host(self)
+        like = torch.empty(0, dtype=self.dtype) if is_virtual else self
+        return original(like, *args, **kwargs)
+
+    return new
+
+
+def _new_storage(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A storage that is made by itself (a deep copy's, a saved tensor's) is as a tensor's."""
+
+    def new(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        on_host = device is None or torch.device(device).type == "cpu"
+        if on_host and len(args) == 1 and isinstance(args[0], int) and args[0] >= LARGE:
+            return torch.empty(args[0], dtype=torch.uint8, device="cpu").untyped_storage()
+        extra = {} if device is None else {"device": device}
+        return original(cls, *args, **extra, **kwargs)
+
+    return new
+
+
+def _write_record(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    """torch.save leaves room in the file for what has no bytes, and writes none."""
+
+    def write_record(self: Any, name: str, data: Any, size: int, *args: Any) -> Any:
+        has_no_bytes = isinstance(data, torch.UntypedStorage) and engine.is_virtual_storage(data)
+        if has_no_bytes and size >= LARGE:
+            return self.write_record_metadata(name, size)
+        return original(self, name, data, size, *args)
+
+    return write_record
+
+
+def _load(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    """Large files are mapped instead of read, and counted as if they had been read."""
+
+    def load(f: Any, *args: Any, mmap: bool | None = None, **kwargs: Any) -> Any:
+        if mmap is not None or not _is_large_zip(f):
+            return original(f, *args, mmap=mmap, **kwargs)
+        loaded = original(f, *args, mmap=True, **kwargs)
+        for tensor in _tensors(loaded):
+            if tensor.device.type == "cpu" and tensor.untyped_storage().nbytes() >= LARGE:
+                engine.count_on_host(tensor.untyped_storage())
+        return loaded
+
+    return load
+
+
+def _is_large_zip(f: Any) -> bool:
+    if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f):
+        return False
+    if os.path.getsize(f) < LARGE:
+        return False
+    with open(f, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Those in nested dicts, lists and tuples, and of modules."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, torch.nn.Module):
+        yield from value.state_dict().values()
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)

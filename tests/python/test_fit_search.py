@@ -1,0 +1,94 @@
+"""How `peakline fit` looks for a value, without a script to try it with."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peakline._fit import variables
+from peakline._fit.search import Found, Try, largest
+
+
+def search(
+    fits: Callable[[int], bool], values: Sequence[int], jobs: int = 1, need: int = 10
+) -> tuple[Found, list[int]]:
+    asked: list[int] = []
+
+    def ask(wanted: Sequence[int]) -> list[Try]:
+        asked.extend(wanted)
+        return [Try(fits(value), value * need, 1000) for value in wanted]
+
+    return largest(values, ask, jobs), asked
+
+
+@given(st.integers(0, 600), st.integers(1, 512), st.integers(1, 4), st.integers(1, 40))
+def test_the_largest_that_fits_is_found_and_nothing_is_asked_twice(
+    limit: int, high: int, jobs: int, need: int
+) -> None:
+    found, asked = search(lambda value: value <= limit, range(1, high + 1), jobs, need)
+    assert found.value == (min(limit, high) or None)
+    assert len(asked) == len(set(asked))
+
+
+def test_memory_that_grows_in_a_straight_line_takes_five_tries() -> None:
+    found, asked = search(lambda value: value * 10 <= 1000, range(1, 513))
+    assert found.value == 100
+    assert asked == [1, 2, 100, 101, 104]
+
+
+def test_nothing_fits_is_known_after_one_try() -> None:
+    found, asked = search(lambda value: False, range(8, 513))
+    assert found.value is None
+    assert asked == [8]
+
+
+def test_what_fits_again_above_is_found_and_said() -> None:
+    found, _ = search(lambda value: value <= 100 or value == 104, range(1, 513))
+    assert found.value == 104
+    assert found.exceptions == [(101, 104)]
+
+
+def test_a_list_of_values_is_searched_as_a_range_is() -> None:
+    found, _ = search(lambda value: value <= 100, [1, 16, 64, 128, 256])
+    assert found.value == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("batch-size=1..4", [1, 2, 3, 4]), ("length=512,128", [128, 512]), ("n=7", [7])],
+)
+def test_what_to_vary_is_a_range_or_a_list(text: str, values: list[int]) -> None:
+    assert list(variables.parse(text).values) == values
+
+
+@pytest.mark.parametrize("text", ["batch", "=1..2", "b=2..1", "b=1..", "b=x", "b=1,,2", "b=-1"])
+def test_what_cannot_be_varied_is_one_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=r"takes NAME=|is nothing"):
+        variables.parse(text)
+
+
+def test_a_curve_s_range_doubles_to_its_end() -> None:
+    points = variables.doubling(variables.parse("length=1024..32768")).values
+    assert list(points) == [1024, 2048, 4096, 8192, 16384, 32768]
+    assert list(variables.doubling(variables.parse("b=1..6")).values) == [1, 2, 4, 6]
+
+
+def test_a_script_gets_its_value_as_a_flag_or_where_it_says_so() -> None:
+    values = {"batch-size": 8, "length": 128}
+    assert variables.with_values(["--lr", "1"], {"batch-size": 8}) == [
+        "--lr",
+        "1",
+        "--batch-size",
+        "8",
+    ]
+    assert variables.with_values(["train.batch=@batch-size", "n=@length"], values) == [
+        "train.batch=8",
+        "n=128",
+    ]
+    assert variables.with_values(["-b@batch-size"], values) == ["-b8", "--length", "128"]
+
+
+def test_a_name_that_begins_another_is_not_taken_for_it() -> None:
+    values = {"batch-size": 8, "batch-size-eval": 2}
+    assert variables.with_values(["@batch-size-eval", "@batch-size"], values) == ["2", "8"]
