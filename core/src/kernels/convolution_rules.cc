@@ -286,14 +286,10 @@ void backward(RuleContext& op) {
   TensorMeta gradient = op.args.tensor(0);
   const auto p = pictures(op, op.args.tensor(1), op.args.tensor(2), gradient);
   if (!p || op.args.outs() < 3) return;
-<<<<<<< HEAD
   const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1), op.args.mask(10, 2)};
-=======
-  const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1)};
   // For the weight's gradient torch copies the input before anything else, and keeps the copy.
   const bool copies_input = p->c.backend == Convolution::Backend::kCudnn && wanted.weight;
   const Scratch dense_input(op.program, copies_input ? copy_to(p->input, p->c.channels_last) : 0);
->>>>>>> ops
   const Scratch dense_gradient(op.program, copy_to(gradient, p->c.channels_last));
   gradient.strides = dense_strides(gradient.sizes, p->c.channels_last);
   switch (p->c.backend) {
