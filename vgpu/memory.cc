@@ -182,7 +182,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   note(where, {HistoryEvent::Kind::kAlloc, block.address, bytes, stream});
-  if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
+  certainty = std::max(certainty, region_certainty());
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
   report(device, block.address, got.bytes.raw(), where.allocator->stats());
   return block;

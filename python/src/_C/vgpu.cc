@@ -295,7 +295,12 @@ void bind_kernels(py::module_& m) {
   m.def("cudnn", &cudnn);
   m.def("measured_versions", &measured_versions);
   m.def("outputs_only", [] { return engine().outputs_only(); });
-  m.def("enter_compiled_region", &vgpu::enter_compiled_region);
+  m.def(
+      "enter_compiled_region",
+      [](bool modelled) {
+        vgpu::enter_compiled_region(modelled ? Certainty::kModelled : Certainty::kGuessed);
+      },
+      py::arg("modelled") = false);
   m.def("leave_compiled_region", &vgpu::leave_compiled_region);
 }
 
@@ -359,6 +364,7 @@ void bind_vgpu(py::module_& parent) {
   bind_devices(m);
   bind_streams(m);
   bind_tensors(m);
+  bind_vgpu_pools(m);
 }
 
 }  // namespace peakline::bindings
