@@ -62,6 +62,7 @@ class _Estimate:
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
         from peakline._estimate.course import Course
+        from peakline._estimate.fakes import Fakes
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
@@ -69,8 +70,15 @@ class _Estimate:
         job.set_environment(args, self._rank)
         try:
             self._gpu = gpu = virtual_gpu(
-                args.gpu, memory=args.memory, devices=args.devices, values=dict(args.values)
+                args.gpu,
+                memory=args.memory,
+                devices=args.devices,
+                values=dict(args.values),
+                eager=args.eager,
+                stand_ins=args.stand_ins,
+                progress=complain,
             )
+            self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
             self._course = Course(gpu.steps, args.steps)
@@ -95,6 +103,7 @@ class _Estimate:
                 stack.enter_context(named.counted())
                 between = named.look_in_script if named.in_script else None
             stack.enter_context(watched_loaders(self._course.epochs))
+            stack.enter_context(self._fakes.registered())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
@@ -136,6 +145,7 @@ class _Estimate:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
+        notes += self._fakes.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)

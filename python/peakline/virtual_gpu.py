@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -34,6 +34,11 @@ class virtual_gpu:
     `values` answers: a dict with "float", "int", "bool", and "nonzero", the share of unknown
     elements taken to be nonzero. A loop that asks for such a value for ever is ended by an
     `EndlessQuestion`, which names its line.
+
+    What torch compiles is compiled for the virtual GPU where Triton is installed; with `eager` it
+    runs uncompiled. With `stand_ins`, CUDA extensions that are not installed can be imported
+    (flash_attn, xformers, apex): their functions allocate as the real ones do. `progress` is told,
+    in a few words, what takes long.
     """
 
     def __init__(
@@ -45,6 +50,9 @@ class virtual_gpu:
         values: Mapping[str, float] | None = None,
         value_bytes: int | None = None,
         path: str | os.PathLike[str] | None = None,
+        eager: bool = False,
+        stand_ins: bool = True,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
         self._options: dict[str, Any] = {
@@ -55,6 +63,9 @@ class virtual_gpu:
             "value_bytes": value_bytes,
         }
         self._path = path
+        self._asked = _virtual_cuda.Options(
+            eager=eager, stand_ins=stand_ins, progress=progress or (lambda what: None)
+        )
         self._stack = contextlib.ExitStack()
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
@@ -90,7 +101,7 @@ class virtual_gpu:
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
-            self._installed = _virtual_cuda.install(_C.vgpu, self.job)
+            self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._asked)
             stack.callback(self._remember, self._installed)
             self._stack = stack.pop_all()
         return run

@@ -42,6 +42,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     args.devices = job.devices(args)
     if args.devices not in range(1, 9):
         parser.error(f"--devices takes 1 to 8, and got {args.devices}")
+    if args.fakes and not Path(args.fakes).is_file():
+        parser.error(f"cannot read '{args.fakes}', which --fakes names")
     for path in (args.output, args.json):
         if path not in (None, "-") and not _is_writable(Path(path)):
             parser.error(f"cannot write '{path}'")
@@ -101,6 +103,22 @@ def _parser() -> _Parser:
         action="store_true",
         help="let the script overwrite, delete and send as it does; default: nothing that was "
         "there is touched, and what it saves goes to a scratch folder",
+    )
+    parser.add_argument(
+        "--eager", action="store_true", help="run what the script compiles uncompiled; a guess"
+    )
+    parser.add_argument(
+        "--fakes",
+        metavar="FILE.py",
+        help="a file with fakes of custom ops (torch.library.register_fake), each used as soon as "
+        "the script has defined its op",
+    )
+    parser.add_argument(
+        "--no-stand-ins",
+        dest="stand_ins",
+        action="store_false",
+        help="let imports of CUDA extensions that are not installed fail (flash_attn, xformers, "
+        "apex)",
     )
     parser.add_argument("--second-pass", help=argparse.SUPPRESS)
     parser.add_argument(

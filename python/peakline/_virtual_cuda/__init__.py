@@ -10,9 +10,10 @@ from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
-    _compile,
+    _compiled,
     _devices,
     _distributed,
+    _graphs,
     _kernel_notes,
     _libraries,
     _memory,
@@ -23,15 +24,17 @@ from peakline._virtual_cuda import (
     _refused,
     _replicated,
     _runtime,
+    _stand_ins,
     _storage,
     _streams,
 )
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._options import Options
 from peakline._virtual_cuda._questions import Questions
 
-__all__ = ["EndlessQuestion", "Engine", "Installed", "Job", "install"]
+__all__ = ["EndlessQuestion", "Engine", "Installed", "Job", "Options", "install"]
 
 
 class Installed:
@@ -62,7 +65,7 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine, job: Job | None = None) -> Installed:
+def install(engine: Engine, job: Job | None = None, options: Options | None = None) -> Installed:
     """Makes torch.cuda answer for the devices of `engine`, which has been entered.
 
     What it learns of the job that this process is a rank of goes into `job`.
@@ -73,14 +76,17 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _refused.install(patches)
         _devices.install(patches, engine)
         _memory.install(patches, engine, notes)
-        _streams.install(patches, engine)
+        captures = _graphs.install(patches, engine)
+        _streams.install(patches, engine, captures)
         _accelerator.install(patches, engine)
         _runtime.install(patches, engine)
         _libraries.install(patches, engine)
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
-        _compile.install(patches, notes, engine)
+        options = options or Options()
+        _compiled.install(patches, notes, engine, options)
+        _stand_ins.install(patches, notes, engine, options)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, notes, job)
