@@ -11,6 +11,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 # It says which kernels convolutions take, and needs no GPU for that; not its dependencies: cuBLAS is never used.
 CUDNN ?= nvidia-cudnn-cu13==9.19.0.56
+# It imports without a GPU, and lets torch.compile compile for a virtual one; the version goes with TORCH.
+TRITON ?= triton==3.7.1
 JOBS ?= $(shell nproc)
 VENV := .venv
 SETUP := build/setup
@@ -37,6 +39,8 @@ $(SETUP)/venv: pyproject.toml Makefile
 	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
 	$(VENV)/bin/python -c "import nvidia.cudnn" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(CUDNN)" || \
 	  echo "No cuDNN: peakline estimates convolutions by rules of its own."
+	$(VENV)/bin/python -c "import triton" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(TRITON)" || \
+	  echo "No Triton: compiled regions are estimated as running eagerly."
 	@touch $@
 
 .PHONY: build

@@ -19,6 +19,7 @@ namespace {
 struct Nodes {
   std::uint64_t first;
   std::uint64_t last;  // not among them
+  Certainty certainty;
 };
 
 // Backward has been through the oldest calls long ago.
@@ -32,19 +33,23 @@ std::deque<Nodes>& calls() {
 std::atomic<bool> g_any{false};
 thread_local int t_depth = 0;
 thread_local std::uint64_t t_first = 0;
+thread_local Certainty t_certainty = Certainty::kExact;
 
-bool made_by_a_region(std::uint64_t node) {
+Certainty certainty_of(std::uint64_t node) {
   const std::lock_guard guard(g_mutex);
   const auto after = std::upper_bound(
       calls().begin(), calls().end(), node,
       [](std::uint64_t number, const Nodes& nodes) { return number < nodes.first; });
-  return after != calls().begin() && node < std::prev(after)->last;
+  const bool is_inside = after != calls().begin() && node < std::prev(after)->last;
+  return is_inside ? std::prev(after)->certainty : Certainty::kExact;
 }
 
 }  // namespace
 
-void enter_compiled_region() {
-  if (t_depth++ == 0) t_first = at::sequence_number::peek();
+void enter_compiled_region(Certainty certainty) {
+  if (t_depth++ > 0) return;
+  t_first = at::sequence_number::peek();
+  t_certainty = certainty;
 }
 
 void leave_compiled_region() {
@@ -57,20 +62,20 @@ void leave_compiled_region() {
     const auto at = std::upper_bound(
         calls().begin(), calls().end(), t_first,
         [](std::uint64_t number, const Nodes& nodes) { return number < nodes.first; });
-    calls().insert(at, {t_first, last});
+    calls().insert(at, {t_first, last, t_certainty});
   } else {
-    calls().push_back({t_first, last});
+    calls().push_back({t_first, last, t_certainty});
   }
   if (calls().size() > kMostCalls) calls().pop_front();
   g_any.store(true, std::memory_order_release);
 }
 
-bool in_compiled_region() noexcept {
-  if (t_depth > 0) return true;
-  if (!g_any.load(std::memory_order_acquire)) return false;
-  if (torch::autograd::get_current_graph_task_id() < 0) return false;
+Certainty region_certainty() noexcept {
+  if (t_depth > 0) return t_certainty;
+  if (!g_any.load(std::memory_order_acquire)) return Certainty::kExact;
+  if (torch::autograd::get_current_graph_task_id() < 0) return Certainty::kExact;
   const auto node = torch::autograd::get_current_node();
-  return node != nullptr && made_by_a_region(node->sequence_nr());
+  return node != nullptr ? certainty_of(node->sequence_nr()) : Certainty::kExact;
 }
 
 void forget_compiled_regions() {

@@ -1,15 +1,19 @@
-// Regions that the program asked torch to compile. They run eagerly on a virtual GPU, so what they
+// Regions that the program asked torch to compile and that run eagerly: what they
 // allocate, forward and backward, is a guess.
 #pragma once
 
+#include <peakline/certainty.h>
+
 namespace peakline::vgpu {
 
-// Around a call of such a region, on the calling thread. They nest.
-void enter_compiled_region();
+// Around a call of such a region, on the calling thread. They nest; the outermost one counts.
+// Stand-ins of libraries that are not installed are regions, too: modelled ones.
+void enter_compiled_region(Certainty certainty);
 void leave_compiled_region();
 
-// Whether this thread runs one, or the backward pass of one.
-bool in_compiled_region() noexcept;
+// How surely this thread's allocations are known by where they happen: in such a region, or in the
+// backward pass of one. kExact elsewhere.
+Certainty region_certainty() noexcept;
 
 // Of a new session: what earlier ones compiled is of no interest.
 void forget_compiled_regions();

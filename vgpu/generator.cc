@@ -5,58 +5,69 @@
 
 #include <array>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <utility>
 
 #include "vgpu/engine.h"
 
 namespace peakline::vgpu {
 namespace {
 
-// As CUDA's: a seed and an offset, sixteen bytes of state.
+// As CUDA's: a seed and an offset, sixteen bytes of state, which several generators may share.
+struct State {
+  std::uint64_t seed = c10::detail::getNonDeterministicRandom();
+  std::uint64_t offset = 0;
+};
+
 class VirtualGenerator final : public c10::GeneratorImpl {
  public:
-  explicit VirtualGenerator(int device)
+  explicit VirtualGenerator(int device) : VirtualGenerator(device, std::make_shared<State>()) {}
+  VirtualGenerator(int device, std::shared_ptr<State> state)
       : c10::GeneratorImpl(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)),
-                           c10::DispatchKeySet(c10::DispatchKey::CUDA)) {}
+                           c10::DispatchKeySet(c10::DispatchKey::CUDA)),
+        state_(std::move(state)) {}
 
-  void set_current_seed(std::uint64_t seed) override {
-    seed_ = seed;
-    offset_ = 0;
-  }
-  void set_offset(std::uint64_t offset) override { offset_ = offset; }
-  std::uint64_t get_offset() const override { return offset_; }
-  std::uint64_t current_seed() const override { return seed_; }
+  void set_current_seed(std::uint64_t seed) override { *state_ = {seed, 0}; }
+  void set_offset(std::uint64_t offset) override { state_->offset = offset; }
+  std::uint64_t get_offset() const override { return state_->offset; }
+  std::uint64_t current_seed() const override { return state_->seed; }
   std::uint64_t seed() override {
     std::random_device source;
     set_current_seed(std::uint64_t{source()} << 32 | source());
-    return seed_;
+    return state_->seed;
   }
   void set_state(const c10::TensorImpl& state) override {
     TORCH_CHECK(state.numel() == kStateBytes || state.numel() == 8, "RNG state is wrong size");
     const auto* bytes = static_cast<const std::uint8_t*>(state.data());
-    std::memcpy(&seed_, bytes, 8);
-    offset_ = 0;
-    if (state.numel() == kStateBytes) std::memcpy(&offset_, bytes + 8, 8);
+    std::memcpy(&state_->seed, bytes, 8);
+    state_->offset = 0;
+    if (state.numel() == kStateBytes) std::memcpy(&state_->offset, bytes + 8, 8);
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
     const at::Tensor state =
         at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
     auto* bytes = state.mutable_data_ptr<std::uint8_t>();
-    std::memcpy(bytes, &seed_, 8);
-    std::memcpy(bytes + 8, &offset_, 8);
+    std::memcpy(bytes, &state_->seed, 8);
+    std::memcpy(bytes + 8, &state_->offset, 8);
     return state.getIntrusivePtr();
+  }
+  // Compiled code and CUDA graphs keep a generator's state by sharing it, without a copy.
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& from) override {
+    const auto* other = dynamic_cast<const VirtualGenerator*>(from.get());
+    TORCH_CHECK(other != nullptr, "the state of another kind of generator cannot be set");
+    state_ = other->state_;
+  }
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    return c10::make_intrusive<VirtualGenerator>(device().index(), state_);
   }
 
  private:
   static constexpr std::int64_t kStateBytes = 16;
   VirtualGenerator* clone_impl() const override {
-    auto* copy = new VirtualGenerator(device().index());
-    copy->seed_ = seed_;
-    copy->offset_ = offset_;
-    return copy;
+    return new VirtualGenerator(device().index(), std::make_shared<State>(*state_));
   }
-  std::uint64_t seed_ = c10::detail::getNonDeterministicRandom();
-  std::uint64_t offset_ = 0;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace

@@ -178,7 +178,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
     return std::nullopt;
   }
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
-  if (in_compiled_region()) certainty = std::max(certainty, Certainty::kGuessed);
+  certainty = std::max(certainty, region_certainty());
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
   const AllocatorStats& stats = where.allocator->stats();
   raise_high_water(device, stats.allocated_bytes[0].current, stats.reserved_bytes[0].current);

@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,14 @@ struct Block {
   std::uint64_t bytes = 0;
 };
 
+// Which allocations a private pool serves between begin_pool() and end_pool().
+struct PoolFilling {
+  enum class From : std::uint8_t { kEverywhere, kThisThread, kStreams };
+  From from = From::kEverywhere;
+  std::vector<std::uint32_t> streams;  // of kStreams
+  PoolUse use = PoolUse::kMemPool;
+};
+
 // All devices of one virtual GPU session. Thread-safe.
 //
 // Addresses lie outside what a processor can reach (bits 47 to 55 are not all alike), so a kernel
@@ -77,6 +87,18 @@ class Memory {
   void stream_done(int device, std::uint32_t stream);
   void synchronize(int device);
 
+  // Private pools (CUDA graphs, MemPool): see CachingAllocator. False when the call does not fit the
+  // state.
+  bool begin_pool(int device, PoolId pool, PoolFilling filling);
+  // While `pool` is filled from chosen streams: from this one, too.
+  void add_pool_stream(int device, PoolId pool, std::uint32_t stream);
+  bool end_pool(int device, PoolId pool);
+  bool retain_pool(int device, PoolId pool);
+  bool release_pool(int device, PoolId pool);
+  void empty_pool(int device, PoolId pool);
+  [[nodiscard]] std::optional<PoolCheckpoint> checkpoint_pool(int device, PoolId pool);
+  std::optional<PoolRestored> restore_pool(int device, const PoolCheckpoint& checkpoint);
+
   void empty_cache();
   void set_fraction(int device, double fraction);
   [[nodiscard]] double fraction(int device);
@@ -97,6 +119,7 @@ class Memory {
     std::unique_ptr<CachingAllocator> allocator;
     DeviceId recorded;
     double fraction = 1.0;
+    std::map<PoolId, std::shared_ptr<std::set<std::uint32_t>>> filling;  // streams, while filled
   };
 
   // Not in a forked child, where nobody takes what is pushed.

@@ -118,6 +118,34 @@ void find_resized(const Call& call, c10::ArrayRef<at::Tensor> metas, ShapeEntry&
   }
 }
 
+// The lines that would let the op run: its fake, with the names of its arguments.
+std::string register_fake_lines(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  std::string arguments;
+  std::string like = "...";
+  for (const c10::Argument& argument : schema.arguments()) {
+    arguments += (arguments.empty() ? "" : ", ") + argument.name();
+    const bool is_tensor = argument.type()->kind() == c10::TypeKind::TensorType;
+    if (is_tensor && like == "...") like = argument.name();
+  }
+  std::string result = "None";
+  if (schema.returns().size() == 1) result = "torch.empty_like(" + like + ")";
+  if (schema.returns().size() > 1) result = "...  # a tuple of tensors with the results' shapes";
+  return "\n    @torch.library.register_fake(\"" + schema.name() + "\")\n    def _(" + arguments +
+         "):\n        return " + result;
+}
+
+[[noreturn]] void refuse(const Call& call) {
+  const std::string name = call.op.schema().name();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      name.starts_with("aten::"), "peakline's virtual GPU cannot run ", call.info.full_name,
+      ", because nothing tells the shapes of its results; these lines do, in the program or in a "
+      "file given with --fakes:",
+      register_fake_lines(call.op));
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "peakline's virtual GPU cannot run ", call.info.full_name,
+                              ": torch has no shape function for it");
+}
+
 }  // namespace
 
 void describe_results(c10::ArrayRef<at::Tensor> stand_ins, c10::ArrayRef<c10::IValue> results,
@@ -146,8 +174,7 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
       call.op.callBoxed(&stack);
     }
   } catch (const c10::NotImplementedError&) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "peakline's virtual GPU cannot run ", call.info.full_name,
-                                ": torch has no shape function for it");
+    refuse(call);
   }
   describe_results(stand_ins, stack, entry);
   find_resized(call, stand_ins, entry);

@@ -95,6 +95,28 @@ c10::Storage make_host_storage(Engine& engine, std::uint64_t bytes, bool pinned)
       host_data(engine, bytes, pinned), &host_allocator(), /*resizable=*/true);
 }
 
+// No session has this serial, so nothing is given back in its name.
+constexpr std::uint64_t kNobodysEngine = 0;
+
+c10::Storage borrow_storage(int device, std::uint64_t address, std::uint64_t bytes) {
+  auto* record = new StorageRecord{kNobodysEngine, address, device, {}};
+  c10::DataPtr data(reinterpret_cast<void*>(address), record, &release,
+                    c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),
+      std::move(data), &virtual_allocator(), /*resizable=*/false);
+}
+
+bool owns_memory(const c10::StorageImpl& storage) noexcept {
+  const StorageRecord* record = record_of(storage);
+  return record != nullptr && record->engine != kNobodysEngine;
+}
+
+void set_owns_memory(Engine& engine, c10::StorageImpl& storage, bool owns) {
+  StorageRecord* record = record_of(storage);
+  if (record != nullptr) record->engine = owns ? engine.serial() : kNobodysEngine;
+}
+
 StorageRecord* record_of(const c10::StorageImpl& storage) noexcept {
   const c10::DataPtr& data = storage.data_ptr();
   if (data.get_deleter() != &release) return nullptr;

@@ -33,6 +33,12 @@ c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpNam
 c10::Storage make_storage(Engine& engine, int device, std::uint64_t bytes, OpName* op,
                           Certainty certainty);
 
+// A storage over memory that is allocated already, at `address`, and that it does not own.
+c10::Storage borrow_storage(int device, std::uint64_t address, std::uint64_t bytes);
+// Whether the storage gives its memory back when it ends.
+[[nodiscard]] bool owns_memory(const c10::StorageImpl& storage) noexcept;
+void set_owns_memory(Engine& engine, c10::StorageImpl& storage, bool owns);
+
 // Null when the storage is not a virtual one.
 StorageRecord* record_of(const c10::StorageImpl& storage) noexcept;
 

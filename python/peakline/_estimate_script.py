@@ -74,6 +74,7 @@ class _Estimate:
         from peakline._estimate.course import Course
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
+        from peakline._estimate.fakes import Fakes
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
@@ -86,7 +87,11 @@ class _Estimate:
                 devices=args.devices,
                 values=dict(args.values),
                 real_host=args.real_host,
+                eager=args.eager,
+                stand_ins=args.stand_ins,
+                progress=complain,
             )
+            self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
             self._course = Course(gpu.steps, args.steps)
@@ -115,6 +120,7 @@ class _Estimate:
             stack.enter_context(watched_loaders(self._course.epochs))
             stack.enter_context(self._generation.watched())
             stack.enter_context(self._finders.watched())
+            stack.enter_context(self._fakes.registered())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
@@ -157,6 +163,7 @@ class _Estimate:
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
         notes += self._finders.sentences()
+        notes += self._fakes.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)

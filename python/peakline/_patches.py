@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -69,14 +70,28 @@ class Patches:
         if name in vars(owner):
             self.set(owner, name, value)
 
+    def keep(self, context: AbstractContextManager[Any]) -> None:
+        """Enters it now, and leaves it before anything is put back."""
+        stack = ExitStack()
+        stack.enter_context(context)
+        self.on_restore(stack.close)
+
     def on_restore(self, action: Callable[[], None]) -> None:
         """Runs before anything is put back, newest first."""
         self._last.append(action)
 
-    def restore(self) -> None:
+    def _run_last(self) -> None:
+        """All of them, whatever one of them raises."""
         try:
             while self._last:
                 self._last.pop()()
+        finally:
+            if self._last:
+                self._run_last()
+
+    def restore(self) -> None:
+        try:
+            self._run_last()
         finally:
             while self._layers:
                 _take_out(self._layers.pop())

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -37,6 +37,10 @@ class virtual_gpu:
 
     CPU tensors are real, and computed as ever. With `real_host=False` those of 16 MiB and more are
     virtual as well, so models that are larger than this machine can be built on the CPU and moved.
+    What torch compiles is compiled for the virtual GPU where Triton is installed; with `eager` it
+    runs uncompiled. With `stand_ins`, CUDA extensions that are not installed can be imported
+    (flash_attn, xformers, apex): their functions allocate as the real ones do. `progress` is told,
+    in a few words, what takes long.
     """
 
     def __init__(
@@ -49,6 +53,9 @@ class virtual_gpu:
         value_bytes: int | None = None,
         path: str | os.PathLike[str] | None = None,
         real_host: bool = True,
+        eager: bool = False,
+        stand_ins: bool = True,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
         self._options: dict[str, Any] = {
@@ -59,7 +66,12 @@ class virtual_gpu:
             "value_bytes": value_bytes,
         }
         self._path = path
-        self._virtual_host = not real_host
+        self._asked = _virtual_cuda.Options(
+            eager=eager,
+            stand_ins=stand_ins,
+            virtual_host=not real_host,
+            progress=progress or (lambda what: None),
+        )
         self._stack = contextlib.ExitStack()
         self._tracker: Tracker | None = None
         self._installed: _virtual_cuda.Installed | None = None
@@ -96,8 +108,8 @@ class virtual_gpu:
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
-            _C.vgpu.set_virtual_host(self._virtual_host)
-            self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._virtual_host)
+            _C.vgpu.set_virtual_host(self._asked.virtual_host)
+            self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._asked)
             stack.callback(self._remember, self._installed)
             self._stack = stack.pop_all()
         return run

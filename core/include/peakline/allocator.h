@@ -70,6 +70,26 @@ struct SegmentView {
   std::vector<BlockView> blocks;
 };
 
+// The blocks of a private pool at one moment, segment by segment.
+struct PoolCheckpoint {
+  struct Piece {
+    Bytes bytes;
+    bool allocated = false;
+  };
+  struct Segment {
+    Address address;
+    std::vector<Piece> pieces;
+  };
+  PoolId pool;
+  std::vector<Segment> segments;
+};
+
+// What going back to a checkpoint did.
+struct PoolRestored {
+  std::vector<Address> freed;       // were allocated before
+  std::vector<Allocation> created;  // are allocated now
+};
+
 // When a block that other streams used is free again.
 enum class StreamPolicy : std::uint8_t {
   kWhenTold,        // after stream_done(), synchronize() or complete_free()
@@ -122,6 +142,12 @@ class CachingAllocator {
   bool end_pool(PoolId pool);
   bool retain_pool(PoolId pool);
   bool release_pool(PoolId pool);
+  // Returns the free segments of this pool alone.
+  void empty_pool(PoolId pool);
+  // The pool as it is now, and back to it, as cudagraph trees do before they record another path.
+  // Nothing when there is no such pool, or when it has lost a segment since.
+  [[nodiscard]] std::optional<PoolCheckpoint> checkpoint_pool(PoolId pool);
+  std::optional<PoolRestored> restore_pool(const PoolCheckpoint& checkpoint);
 
   // Streams in the order of their handles, which is the order in which torch walks its cache.
   // Streams that are not named come after these, by number.

@@ -68,7 +68,7 @@ Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId st
   BlockIndex index = find_free(request);
   if (index == kNoBlock) index = find_or_make(request);
   if (index == kNoBlock) return fail(request);
-  return hand_out(index, request);
+  return hand_out(index, request, should_split(blocks_[index], request.size));
 }
 
 // The smallest free block that fits, and of equal ones the lowest.
@@ -196,11 +196,11 @@ BlockIndex CachingAllocator::Impl::split(BlockIndex index, const Request& reques
   return front_index;
 }
 
-Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request) {
+Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& request, bool splits) {
   const bool small = request.home->is_small;
   const bool was_split = blocks_[index].is_split();
   const bool plain = !blocks_[index].is_expandable();
-  if (should_split(blocks_[index], request.size)) {
+  if (splits) {
     const BlockIndex rest = index;
     index = split(index, request);
     if (plain && was_split) {

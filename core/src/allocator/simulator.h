@@ -3,6 +3,7 @@
 //   reclaim.cc     getting memory back: garbage collection, retry, empty_cache
 //   expandable.cc  segments that grow
 //   streams.cc     blocks that other streams use, private pools
+//   checkpoint.cc  private pools as they were
 //   views.cc       what can be seen from outside
 #pragma once
 
@@ -43,6 +44,9 @@ class CachingAllocator::Impl {
   bool end_pool(PoolId pool);
   bool retain_pool(PoolId pool);
   bool release_pool(PoolId pool);
+  void empty_pool(PoolId pool);
+  [[nodiscard]] std::optional<PoolCheckpoint> checkpoint_pool(PoolId pool);
+  std::optional<PoolRestored> restore_pool(const PoolCheckpoint& checkpoint);
 
   void set_stream_order(std::span<const StreamId> streams);
   [[nodiscard]] std::vector<SegmentView> segments() const;
@@ -106,7 +110,7 @@ class CachingAllocator::Impl {
   BlockIndex find_expandable_fit(FreeList::Cursor& place) const;
   BlockIndex find_or_make(Request& request);
   bool should_split(const CacheBlock& block, std::uint64_t size) const;
-  Allocation hand_out(BlockIndex index, const Request& request);
+  Allocation hand_out(BlockIndex index, const Request& request, bool splits);
   BlockIndex split(BlockIndex index, const Request& request);
   void free_block(BlockIndex index);
   void try_merge(BlockIndex into, BlockIndex from);
@@ -147,6 +151,11 @@ class CachingAllocator::Impl {
   void synchronize_and_free();
   [[nodiscard]] PrivatePool* private_pool(PoolId pool);
   [[nodiscard]] bool keeps_cache() const noexcept;
+
+  // checkpoint.cc
+  [[nodiscard]] std::vector<BlockIndex> heads_of(PoolId pool) const;
+  bool restore_segment(BlockIndex head, const PoolCheckpoint::Segment& segment,
+                       PoolRestored& restored);
 
   // Adds to a statistic of everything and of the block's pool.
   static void increase(PoolStats& stat, bool small, std::uint64_t amount) noexcept {

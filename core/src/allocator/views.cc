@@ -96,6 +96,13 @@ bool CachingAllocator::begin_pool(PoolId pool, std::function<bool(StreamId)> fil
 bool CachingAllocator::end_pool(PoolId pool) { return impl_->end_pool(pool); }
 bool CachingAllocator::retain_pool(PoolId pool) { return impl_->retain_pool(pool); }
 bool CachingAllocator::release_pool(PoolId pool) { return impl_->release_pool(pool); }
+void CachingAllocator::empty_pool(PoolId pool) { impl_->empty_pool(pool); }
+std::optional<PoolCheckpoint> CachingAllocator::checkpoint_pool(PoolId pool) {
+  return impl_->checkpoint_pool(pool);
+}
+std::optional<PoolRestored> CachingAllocator::restore_pool(const PoolCheckpoint& checkpoint) {
+  return impl_->restore_pool(checkpoint);
+}
 
 void CachingAllocator::set_stream_order(std::span<const StreamId> streams) {
   impl_->set_stream_order(streams);

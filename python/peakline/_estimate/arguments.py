@@ -46,6 +46,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     args.devices = job.devices(args)
     if args.devices not in range(1, 9):
         parser.error(f"--devices takes 1 to 8, and got {args.devices}")
+    if args.fakes and not Path(args.fakes).is_file():
+        parser.error(f"cannot read '{args.fakes}', which --fakes names")
     for path in (args.output, args.json):
         if path not in (None, "-") and not _is_writable(Path(path)):
             parser.error(f"cannot write '{path}'")
@@ -130,6 +132,22 @@ def _parser() -> _Parser:
         type=_size,
         metavar="SIZE",
         help="what the host has for tensors, for example 64GiB; default: not asked",
+    )
+    parser.add_argument(
+        "--eager", action="store_true", help="run what the script compiles uncompiled; a guess"
+    )
+    parser.add_argument(
+        "--fakes",
+        metavar="FILE.py",
+        help="a file with fakes of custom ops (torch.library.register_fake), each used as soon as "
+        "the script has defined its op",
+    )
+    parser.add_argument(
+        "--no-stand-ins",
+        dest="stand_ins",
+        action="store_false",
+        help="let imports of CUDA extensions that are not installed fail (flash_attn, xformers, "
+        "apex)",
     )
     parser.add_argument("--second-pass", help=argparse.SUPPRESS)
     parser.add_argument(

@@ -10,12 +10,13 @@ from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
-    _compile,
+    _compiled,
     _custom_ops,
     _devices,
     _distributed,
-    _jiterator,
+    _graphs,
     _host,
+    _jiterator,
     _kernel_notes,
     _legacy_types,
     _libraries,
@@ -27,15 +28,17 @@ from peakline._virtual_cuda import (
     _refused,
     _replicated,
     _runtime,
+    _stand_ins,
     _storage,
     _streams,
 )
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._options import Options
 from peakline._virtual_cuda._questions import Questions
 
-__all__ = ["EndlessQuestion", "Engine", "Installed", "Job", "install"]
+__all__ = ["EndlessQuestion", "Engine", "Installed", "Job", "Options", "install"]
 
 
 class Installed:
@@ -66,30 +69,31 @@ class Installed:
         self._patches.restore()
 
 
-def install(engine: Engine, job: Job | None = None, virtual_host: bool = False) -> Installed:
+def install(engine: Engine, job: Job | None = None, options: Options | None = None) -> Installed:
     """Makes torch.cuda answer for the devices of `engine`, which has been entered.
 
-    What it learns of the job that this process is a rank of goes into `job`. With `virtual_host`
-    large tensors of the host are virtual.
+    What it learns of the job that this process is a rank of goes into `job`.
     """
-    job = job or Job()
+    job, options = job or Job(), options or Options()
     patches, notes = Patches(), Notes()
     try:
         _refused.install(patches)
         _devices.install(patches, engine)
         _memory.install(patches, engine, notes)
-        _streams.install(patches, engine)
+        captures = _graphs.install(patches, engine)
+        _streams.install(patches, engine, captures)
         _accelerator.install(patches, engine)
         _runtime.install(patches, engine)
         _libraries.install(patches, engine)
         _storage.install(patches, engine)
         _legacy_types.install(patches, engine)
         _jiterator.install(patches)
-        if virtual_host:
+        if options.virtual_host:
             _host.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
-        _compile.install(patches, notes, engine)
+        _compiled.install(patches, notes, engine, options)
+        _stand_ins.install(patches, notes, engine, options)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, notes, job)

@@ -21,12 +21,12 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(torch._C, "_cuda_get_sync_debug_mode", sync_mode.get)
 
     cuda = torch.cuda
-    exchange = _exchange(engine)
     patches.set(cuda, "_initialized", True)
     patches.set(cuda, "_is_in_bad_fork", lambda: False)
     patches.set(cuda, "_cached_device_count", count)
-    patches.set(cuda, "_exchange_device", exchange)
-    patches.set(cuda, "_maybe_exchange_device", exchange)
+    # Two functions: Dynamo knows each by itself.
+    patches.set(cuda, "_exchange_device", _exchange(engine))
+    patches.set(cuda, "_maybe_exchange_device", _exchange(engine))
     patches.set(cuda, "_get_device_properties", properties.__getitem__)
     # Answers from NVML would be about another machine.
     for name in ("utilization", "temperature", "power_draw", "clock_rate", "memory_usage"):

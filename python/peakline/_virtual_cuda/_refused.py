@@ -9,32 +9,18 @@ import torch
 
 from peakline._patches import Patches
 
-_GRAPHS = "CUDA graphs cannot be captured on a virtual GPU; run the step without them"
-_POOLS = "private memory pools are not modelled on a virtual GPU; leave out torch.cuda.MemPool"
-
 # Of every build with CUDA; those that are answered elsewhere replace these.
 _FUNCTIONS = (
     "_cuda_allocationTraceback",
     "_cuda_attach_out_of_memory_observer",
     "_cuda_changeCurrentAllocator",
-    "_cuda_checkPoolLiveAllocations",
     "_cuda_cudaHostAllocator",
     "_cuda_customAllocator",
     "_cuda_getAllocator",
-    "_cuda_getCheckpointState",
     "_cuda_getCurrentBlasHandle",
     "_cuda_getCurrentSolverHandle",
-    "_cuda_setCheckpointPoolState",
     "_cuda_unlock_mutex",
     "_cuda_lock_mutex",
-)
-
-_POOL_FUNCTIONS = (
-    "_cuda_beginAllocateCurrentStreamToPool",
-    "_cuda_beginAllocateCurrentThreadToPool",
-    "_cuda_beginAllocateToPool",
-    "_cuda_endAllocateToPool",
-    "_cuda_releasePool",
 )
 
 # Types, and facts about the build: they reach no driver.
@@ -55,13 +41,6 @@ def install(patches: Patches) -> None:
     for name in sorted({*_FUNCTIONS, *_driver_functions()} - _HARMLESS):
         sentence = f"torch._C.{name} is not available on a virtual GPU"
         patches.set(torch._C, name, refusal(sentence))
-    pool = refusal(_POOLS)
-    for name in _POOL_FUNCTIONS:
-        patches.set(torch._C, name, pool)
-        patches.set_where_present(torch.cuda.memory, name, pool)
-    patches.set(torch.cuda.MemPool, "__new__", staticmethod(pool))
-    patches.set(torch.cuda.CUDAGraph, "__new__", staticmethod(refusal(_GRAPHS)))
-    patches.set(torch.cuda.graphs, "_graph_pool_handle", refusal(_GRAPHS))
 
 
 def _driver_functions() -> list[str]:

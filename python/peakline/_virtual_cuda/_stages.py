@@ -7,15 +7,21 @@ from typing import Any
 
 import torch
 
+from peakline._imports import acting_on
 from peakline._patches import Patches
 from peakline._virtual_cuda._job import Job
 
 
 def install(patches: Patches, job: Job) -> None:
-    try:
-        from torch.distributed.pipelining import stage as stages
-    except ImportError:
-        return
+    """Importing them takes seconds, so that is left to the programs that have some."""
+
+    def act(stages: Any) -> None:
+        _watch(patches, job, stages)
+
+    patches.keep(acting_on({"torch.distributed.pipelining.stage": act}))
+
+
+def _watch(patches: Patches, job: Job, stages: Any) -> None:
     base: Any = stages._PipelineStageBase
     init = base.__init__
 

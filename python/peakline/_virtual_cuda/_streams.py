@@ -10,6 +10,7 @@ import torch
 
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._graphs import Captures
 from peakline._virtual_cuda._refused import refusal
 
 _IPC = "events of a virtual GPU cannot be shared with other processes"
@@ -17,7 +18,7 @@ _IPC = "events of a virtual GPU cannot be shared with other processes"
 PRIORITY_RANGE = (0, -3)
 
 
-def install(patches: Patches, engine: Engine) -> None:
+def install(patches: Patches, engine: Engine, captures: Captures) -> None:
     def new_stream(
         cls: type, device: Any = None, priority: int = 0, **kwargs: Any
     ) -> VirtualStream:
@@ -34,14 +35,15 @@ def install(patches: Patches, engine: Engine) -> None:
         return VirtualStream(engine.new_stream(index, priority)[0], index, priority)
 
     def new_event(cls: type, *args: Any, **kwargs: Any) -> VirtualEvent:
-        return VirtualEvent(*args, **kwargs)
+        event = VirtualEvent(*args, **kwargs)
+        event._captures = captures
+        return event
 
     patches.set(torch.cuda.Stream, "__new__", new_stream)
     patches.set(torch.cuda.Event, "__new__", new_event)
     patches.set(torch.cuda.Event, "from_ipc_handle", classmethod(refusal(_IPC)))
     patches.set(torch.cuda.Stream, "priority_range", staticmethod(lambda: PRIORITY_RANGE))
     patches.set_all(torch._C, _functions(engine))
-    patches.set(torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", lambda: False)
 
 
 def _functions(engine: Engine) -> dict[str, Any]:
@@ -57,7 +59,6 @@ def _functions(engine: Engine) -> dict[str, Any]:
         "_cuda_getStreamFromExternal": lambda address, device: (address, device, _CUDA),
         "_cuda_setStream": set_stream,
         "_cuda_synchronize": lambda: _synchronize(engine),
-        "_cuda_isCurrentStreamCapturing": lambda: False,
     }
 
 
@@ -113,7 +114,7 @@ class VirtualStream(torch.Stream):
         return PRIORITY_RANGE
 
     def is_capturing(self) -> bool:
-        return False
+        return torch.cuda.current_stream() == self and torch.cuda.is_current_stream_capturing()
 
     def wait_event(self, event: Any) -> None:
         event.wait(self)
@@ -156,6 +157,8 @@ class VirtualEvent(torch.Event):
 
     _timing: bool
     _recorded_ns: int | None
+    _captures: Captures | None = None
+    _captured: Any = None  # the capture that it was recorded in
 
     def __new__(
         cls,
@@ -186,11 +189,17 @@ class VirtualEvent(torch.Event):
         return ctypes.c_void_p(self.cuda_event)
 
     def record(self, stream: Any = None) -> None:
-        super().record(torch.cuda.current_stream() if stream is None else stream)
+        stream = torch.cuda.current_stream() if stream is None else stream
+        super().record(stream)
+        if self._captures is not None:
+            self._captured = self._captures.of(stream.device.index, stream.stream_id)
         self._recorded_ns = time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
-        super().wait(torch.cuda.current_stream() if stream is None else stream)
+        stream = torch.cuda.current_stream() if stream is None else stream
+        super().wait(stream)
+        if self._captures is not None:
+            self._captures.join(self._captured, stream.stream_id)
 
     def elapsed_time(self, end_event: Any) -> float:
         if not (self._timing and end_event._timing):

@@ -10,5 +10,6 @@ void bind_simulate(pybind11::module_& m);
 void bind_summary(pybind11::module_& m);
 void bind_text(pybind11::module_& m);
 void bind_vgpu(pybind11::module_& m);
+void bind_vgpu_pools(pybind11::module_& m);
 
 }  // namespace peakline::bindings

@@ -273,7 +273,12 @@ void bind_kernels(py::module_& m) {
   m.def("cudnn", &cudnn);
   m.def("measured_versions", &measured_versions);
   m.def("outputs_only", [] { return engine().outputs_only(); });
-  m.def("enter_compiled_region", &vgpu::enter_compiled_region);
+  m.def(
+      "enter_compiled_region",
+      [](bool modelled) {
+        vgpu::enter_compiled_region(modelled ? Certainty::kModelled : Certainty::kGuessed);
+      },
+      py::arg("modelled") = false);
   m.def("leave_compiled_region", &vgpu::leave_compiled_region);
 }
 
@@ -316,6 +321,9 @@ void bind_tensors(py::module_& m) {
   m.def("is_virtual_host", &vgpu::is_virtual_host);
   m.def("pinned_peak", &vgpu::pinned_peak);
   m.def("host_values", &host_values);
+  m.def("is_virtual_storage", [](const at::Storage& storage) {
+    return vgpu::record_of(*storage.unsafeGetStorageImpl()) != nullptr;
+  });
   m.def("count_on_host",
         [](const at::Storage& storage) { vgpu::count_on_host(*storage.unsafeGetStorageImpl()); });
 }
@@ -339,6 +347,7 @@ void bind_vgpu(py::module_& parent) {
   bind_devices(m);
   bind_streams(m);
   bind_tensors(m);
+  bind_vgpu_pools(m);
 }
 
 }  // namespace peakline::bindings

@@ -44,8 +44,10 @@ def measured(tmp_path: Path) -> str:
     return str(path)
 
 
-def confidence_of(work: Callable[[], object], gpu: str = "h200") -> tuple[Parts, int, list[str]]:
-    device = peakline.virtual_gpu(gpu)
+def confidence_of(
+    work: Callable[[], object], gpu: str = "h200", **options: Any
+) -> tuple[Parts, int, list[str]]:
+    device = peakline.virtual_gpu(gpu, **options)
     with device:
         kept = work()
         peak = torch.cuda.max_memory_allocated()
@@ -153,7 +155,7 @@ def test_bytes_freed_before_the_peak_do_not_count(measured: str) -> None:
         convolve()
         return torch.zeros(64 << 20, device="cuda")
 
-    parts, peak, _ = confidence_of(work, measured)
+    parts, peak, _ = confidence_of(work, measured, eager=True)
     assert parts == exactly(peak)
 
 
@@ -185,7 +187,9 @@ def train(net: Any) -> object:
     return x
 
 
-def test_what_a_compiled_region_allocates_is_guessed_and_named(measured: str) -> None:
+def test_what_a_compiled_region_allocates_is_guessed_and_named_when_it_runs_eagerly(
+    measured: str,
+) -> None:
     def work() -> object:
         @torch.compile
         def twice(x: torch.Tensor) -> torch.Tensor:
@@ -193,7 +197,7 @@ def test_what_a_compiled_region_allocates_is_guessed_and_named(measured: str) ->
 
         return twice(torch.zeros(1 << 20, device="cuda"))
 
-    parts, peak, notes = confidence_of(work, measured)
+    parts, peak, notes = confidence_of(work, measured, eager=True)
     assert parts == {**exactly(4 << 20), "guessed": peak - (4 << 20)}
     (note,) = notes
     assert "torch.compile was left out" in note
@@ -217,7 +221,7 @@ def test_the_backward_pass_of_a_compiled_module_is_guessed_too(
 
     eager, peak, _ = confidence_of(work(False), measured)
     assert eager == exactly(peak)
-    parts, compiled_peak, notes = confidence_of(work(True), measured)
+    parts, compiled_peak, notes = confidence_of(work(True), measured, eager=True)
     assert compiled_peak == peak
     # All but the input, the sum, and the gradient that the sum sends back.
     assert parts["guessed"] >= 3 * (64 << 10) * 1
@@ -245,7 +249,7 @@ def test_a_program_that_compiles_nothing_gets_no_such_line(measured: str) -> Non
 
 
 def test_a_compiled_module_does_not_keep_itself_alive() -> None:
-    with peakline.virtual_gpu("h200"):
+    with peakline.virtual_gpu("h200", eager=True):
         net = torch.compile(nn.Linear(512, 512, device="cuda"))
         del net
         assert torch.cuda.memory_allocated() == 0

@@ -94,37 +94,12 @@ def test_ranges_of_nvtx_nest_and_do_nothing() -> None:
         torch.cuda.nvtx.range_end(torch.cuda.nvtx.range_start("c"))
 
 
-def test_graphs_and_private_pools_are_refused_in_one_sentence() -> None:
-    with peakline.virtual_gpu("h200"):
-        with pytest.raises(RuntimeError, match="CUDA graphs cannot be captured on a virtual GPU"):
-            torch.cuda.CUDAGraph()
-        with pytest.raises(RuntimeError, match="CUDA graphs"):
-            torch.cuda.graph_pool_handle()
-        with pytest.raises(RuntimeError, match="memory pools are not modelled"):
-            torch.cuda.MemPool()
-        assert not torch.cuda.is_current_stream_capturing()
-
-
 def test_a_function_of_the_driver_that_is_not_answered_is_refused_by_name() -> None:
     with (
         peakline.virtual_gpu("h200"),
         pytest.raises(RuntimeError, match="_cuda_getCurrentBlasHandle is not available"),
     ):
         torch.cuda.current_blas_handle()
-
-
-def test_compiled_models_run_eagerly_and_the_run_says_so() -> None:
-    gpu = peakline.virtual_gpu("h200")
-    with gpu:
-        model = torch.compile(torch.nn.Linear(8, 8).cuda())
-        assert model(torch.zeros(2, 8, device="cuda")).shape == (2, 8)
-
-        @torch.compile
-        def double(x: torch.Tensor) -> torch.Tensor:
-            return x * 2
-
-        assert double(torch.ones(2, device="cuda")).is_cuda
-    assert any("torch.compile" in note for note in gpu.notes())
 
 
 def test_recurrent_networks_take_the_way_of_cudnn() -> None:

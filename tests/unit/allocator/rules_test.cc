@@ -294,6 +294,48 @@ TEST(PrivatePool, OfAMemPoolMayRetryFromTorch213On) {
   }
 }
 
+TEST(PrivatePool, GoesBackToACheckpoint) {
+  AllocatorWorld world;
+  world.allocator->begin_pool(PoolId(1), nullptr);
+  world.alloc("first", 4_MiB);
+  world.alloc("kept", 4_MiB);
+  world.free("first");
+  const std::optional<PoolCheckpoint> checkpoint = world.allocator->checkpoint_pool(PoolId(1));
+  ASSERT_TRUE(checkpoint);
+  world.free("kept");
+  world.alloc("later", 10_MiB);
+  const Address later(world.at("later"));
+  const Bytes reserved = world.reserved();
+  const std::optional<PoolRestored> restored = world.allocator->restore_pool(*checkpoint);
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->freed, std::vector<Address>{later});
+  ASSERT_EQ(restored->created.size(), 1u);
+  EXPECT_EQ(restored->created[0].address.raw(), world.at("kept"));
+  EXPECT_EQ(restored->created[0].bytes, 4_MiB);
+  EXPECT_EQ(world.stats().allocated_bytes[0].current, (4_MiB).raw());
+  EXPECT_EQ(world.reserved(), reserved);
+  world.alloc("again", 4_MiB);
+  EXPECT_EQ(world.at("again"), world.at("first")) << "the hole of then is there again";
+  world.allocator->end_pool(PoolId(1));
+  EXPECT_FALSE(world.allocator->checkpoint_pool(PoolId(2)));
+}
+
+TEST(PrivatePool, IsEmptiedAloneWhenAMemPoolEnds) {
+  AllocatorWorld world;
+  world.alloc("outside", 30_MiB);
+  world.free("outside");
+  world.allocator->retain_pool(PoolId(1));
+  world.allocator->begin_pool(PoolId(1), nullptr, PoolUse::kMemPool);
+  world.alloc("inside", 30_MiB);
+  world.allocator->end_pool(PoolId(1));
+  world.free("inside");
+  world.allocator->release_pool(PoolId(1));
+  world.allocator->release_pool(PoolId(1));
+  world.allocator->empty_pool(PoolId(1));
+  EXPECT_EQ(world.reserved(), 30_MiB);
+  EXPECT_TRUE(world.allocator->retain_pool(PoolId(1))) << "gone, so it can be made anew";
+}
+
 TEST(PrivatePool, FreeBytesInItShowInTheMessage) {
   AllocatorWorld world("", 1_GiB);
   world.allocator->begin_pool(PoolId(1), nullptr);

@@ -1,4 +1,4 @@
-"""torch.compile on a virtual GPU: there is nothing to compile for, so programs run eagerly.
+"""Regions that the program asked to compile, run eagerly: without Triton, or as the user wants it.
 
 What a compiled region would allocate is another matter, so what it allocates here is a guess.
 """
@@ -17,14 +17,14 @@ from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
 
 _NOTE = (
-    "torch.compile was left out: what {names} would allocate when compiled is estimated as "
-    "running eagerly, and counts as guessed"
+    "torch.compile was left out, because {reason}: what {names} would allocate when compiled is "
+    "estimated as running eagerly, and counts as guessed"
 )
 _MOST_NAMES = 4
 
 
-def install(patches: Patches, notes: Notes, engine: Engine) -> None:
-    regions = _Regions(notes, engine)
+def install(patches: Patches, notes: Notes, engine: Engine, reason: str) -> None:
+    regions = Regions(notes, engine, _NOTE.replace("{reason}", reason))
 
     def compile(model: Any = None, *args: Any, disable: bool = False, **kwargs: Any) -> Any:
         if model is None:
@@ -43,11 +43,12 @@ def install(patches: Patches, notes: Notes, engine: Engine) -> None:
     patches.set(torch.nn.Module, "compile", compile_module)
 
 
-class _Regions:
-    """What the program asked to compile."""
+class Regions:
+    """What the program asked to compile. `note` says why they run eagerly, and has {names}."""
 
-    def __init__(self, notes: Notes, engine: Engine) -> None:
+    def __init__(self, notes: Notes, engine: Engine, note: str) -> None:
         self._notes = notes
+        self._sentence = note
         self._engine = engine
         self._names: dict[str, None] = {}
 
@@ -82,4 +83,4 @@ class _Regions:
         shown = ", ".join(names[:_MOST_NAMES])
         if len(names) > _MOST_NAMES:
             shown += f" and {len(names) - _MOST_NAMES} more"
-        self._notes.put("compile", _NOTE.format(names=shown))
+        self._notes.put("compile", self._sentence.format(names=shown))

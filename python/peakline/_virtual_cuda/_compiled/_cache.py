@@ -1,0 +1,66 @@
+"""Where Inductor and Triton keep what they wrote for a virtual GPU: a folder of peakline's own.
+
+What they wrote for a real GPU is never found from here, nor the other way round.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
+
+_VARIABLES = {"TORCHINDUCTOR_CACHE_DIR": "", "TRITON_CACHE_DIR": "triton"}
+
+
+def install(patches: Patches, engine: Engine) -> None:
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    patches.on_restore(lambda: _put_back(before))
+    folder = _usable(_folder(engine))
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="peakline-inductor-"))
+        patches.on_restore(lambda: shutil.rmtree(folder, ignore_errors=True))
+    for name, below in _VARIABLES.items():
+        os.environ[name] = str(folder / below)
+
+
+def _folder(engine: Engine) -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    words = [
+        f"torch-{torch.__version__}",
+        f"triton-{_version('triton')}",
+        f"peakline-{_version('peakline')}",
+        engine.properties(0)["name"],
+    ]
+    name = "_".join(re.sub(r"[^\w.+-]", "-", str(word)) for word in words)
+    return home / "peakline" / "inductor" / name
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+def _usable(folder: Path) -> Path | None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _put_back(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

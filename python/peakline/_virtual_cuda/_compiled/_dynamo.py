@@ -1,0 +1,86 @@
+"""Dynamo: what it traces, and what it remembers of a device."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from peakline._imports import Action
+from peakline._patches import Patches
+
+# Modules whose functions remember what they once learned of the device.
+_REMEMBERING = (
+    "torch.utils._triton",
+    "torch._inductor.utils",
+    "torch._inductor.codecache",
+    "torch._inductor.analysis.device_info",
+    "torch._inductor.runtime.hints",
+    "torch._inductor.runtime.benchmarking",
+    "torch._dynamo.device_interface",
+    "torch._dynamo.variables.torch",
+    "torch._dynamo.trace_rules",
+)
+
+
+def actions(patches: Patches) -> dict[str, Action]:
+    if "torch._dynamo" in sys.modules:
+        forget()
+
+    return {
+        "torch._dynamo": lambda module: patches.on_restore(forget),
+        "torch._dynamo.trace_rules": lambda module: _skip_peakline(patches, module),
+        "torch._dynamo.device_interface": _ask_each_time,
+    }
+
+
+def forget() -> None:
+    """Code that was compiled for one device is not run on another, nor is what was asked of it
+    taken for the other's answer."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None and hasattr(dynamo, "reset"):
+        dynamo.reset()
+    utils = sys.modules.get("torch._inductor.utils")
+    if utils is not None:
+        utils.clear_caches()
+    for name in _REMEMBERING:
+        if name in sys.modules:
+            _clear_caches(sys.modules[name])
+
+
+def _clear_caches(module: ModuleType) -> None:
+    for owner in (module, *(item for item in vars(module).values() if isinstance(item, type))):
+        if owner is not module and owner.__module__ != module.__name__:
+            continue
+        for item in list(vars(owner).values()):
+            function = item.__func__ if isinstance(item, staticmethod) else item
+            if isinstance(function, functools._lru_cache_wrapper):
+                function.cache_clear()
+
+
+def _skip_peakline(patches: Patches, rules: Any) -> None:
+    """Dynamo runs peakline's own Python as it is: on a GPU that code is C++."""
+    folder = str(Path(__file__).parents[2])
+    rules.SKIP_DIRS.append(folder)
+    rules._recompile_re()
+
+    def undo() -> None:
+        rules.SKIP_DIRS.remove(folder)
+        rules._recompile_re()
+
+    patches.on_restore(undo)
+
+
+def _ask_each_time(module: Any) -> None:
+    """It keeps torch.cuda's functions as they were when it was imported; which ones these are must
+    not depend on that moment."""
+    cuda = module.CudaInterface
+    cuda.get_raw_stream = staticmethod(lambda device: torch._C._cuda_getCurrentRawStream(device))
+    cuda.exchange_device = staticmethod(lambda device: torch.cuda._exchange_device(device))
+    cuda.maybe_exchange_device = staticmethod(
+        lambda device: torch.cuda._maybe_exchange_device(device)
+    )

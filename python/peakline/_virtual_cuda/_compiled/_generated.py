@@ -1,0 +1,50 @@
+"""Kernels that Inductor writes: never built, never launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peakline._imports import Action
+from peakline._patches import Patches
+from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
+
+
+def actions(patches: Patches, benchmarks: Benchmarks) -> dict[str, Action]:
+    def precompile(self: Any, *args: Any, **kwargs: Any) -> None:
+        """One configuration, as when Inductor finds the tuned one in its cache on disk: from a
+        program's second run on."""
+        if not self.launchers:
+            self.launchers = [Launcher(self.configs[0], benchmarks)]
+
+    def replace_building(module: Any) -> None:
+        tuner = module.CachingAutotuner
+        patches.set(tuner, "precompile", precompile)
+        patches.set(tuner, "coordinate_descent_tuning", lambda self, launcher, *a, **k: launcher)
+        patches.set_where_present(
+            tuner, "_combo_sequential_autotune", lambda self, launcher, *a, **k: launcher
+        )
+
+    def leave_driver(module: Any) -> None:
+        patches.set(module, "set_driver_to_gpu", lambda: None)
+
+    return {
+        "torch._inductor.runtime.triton_heuristics": replace_building,
+        "torch._inductor.runtime.triton_helpers": leave_driver,
+    }
+
+
+class Launcher:
+    """What a built kernel would be called through."""
+
+    store_cubin = False
+    cache_hash = ""
+    n_regs = 0
+    n_spills = 0
+    shared = 0
+
+    def __init__(self, config: Any, benchmarks: Benchmarks) -> None:
+        self.config = config
+        self._benchmarks = benchmarks
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._benchmarks.count_kernel()

@@ -1,0 +1,293 @@
+"""flash_attn 2: attention functions, and the helpers that Hugging Face asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from peakline._virtual_cuda._stand_ins._flash_kernels import Forward, backward_scratch
+from peakline._virtual_cuda._stand_ins._package import Package, Region, applied
+
+VERSION = "2.8.3"
+
+
+def package(region: Region) -> Package:
+    given: dict[str, Callable[..., Any]] = {
+        "flash_attn_func": flash_attn_func,
+        "flash_attn_qkvpacked_func": flash_attn_qkvpacked_func,
+        "flash_attn_kvpacked_func": flash_attn_kvpacked_func,
+        "flash_attn_varlen_func": flash_attn_varlen_func,
+        "flash_attn_varlen_qkvpacked_func": flash_attn_varlen_qkvpacked_func,
+        "flash_attn_varlen_kvpacked_func": flash_attn_varlen_kvpacked_func,
+        "flash_attn_with_kvcache": flash_attn_with_kvcache,
+    }
+    functions = {name: region.around(function) for name, function in given.items()}
+    return Package(
+        "flash_attn",
+        VERSION,
+        {
+            "flash_attn": {"__version__": VERSION, **functions},
+            "flash_attn.flash_attn_interface": functions,
+            "flash_attn.bert_padding": {
+                "unpad_input": region.around(unpad_input),
+                "pad_input": region.around(pad_input),
+                "index_first_axis": region.around(index_first_axis),
+            },
+            "flash_attn.layers": {},
+            "flash_attn.layers.rotary": {"apply_rotary_emb": region.around(apply_rotary_emb)},
+        },
+    )
+
+
+class Attention(torch.autograd.Function):
+    """`sequences`: how many are packed; 0: batched. Keeps what FlashAttention keeps."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        sequences: int,
+        dropout: float,
+        deterministic: bool,
+    ) -> torch.Tensor:
+        done = Forward(q, k, dropout)
+        ctx.save_for_backward(q, k, v, done.out, done.logsumexp, done.random_state)
+        ctx.sequences, ctx.deterministic = sequences, deterministic
+        return done.out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        q, k, v, *_ = ctx.saved_tensors
+        grad = grads[0].contiguous()
+        results = [torch.empty_like(tensor) for tensor in (q, k, v)]
+        scratch = backward_scratch(q, k, ctx.sequences, ctx.deterministic)
+        del scratch, grad
+        return (*results, None, None, None)
+
+
+class PackedAttention(torch.autograd.Function):
+    """Of keys and values in one tensor, and of queries where there are none apart: the gradient is
+    one tensor, too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: torch.Tensor | None,
+        packed: torch.Tensor,
+        sequences: int,
+        dropout: float,
+        deterministic: bool,
+    ) -> torch.Tensor:
+        q, k, _ = _unpacked(queries, packed)
+        done = Forward(q, k, dropout)
+        ctx.save_for_backward(queries, packed, done.out, done.logsumexp, done.random_state)
+        ctx.sequences, ctx.deterministic = sequences, deterministic
+        return done.out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        queries, packed, *_ = ctx.saved_tensors
+        grad = grads[0].contiguous()
+        first = None if queries is None else torch.empty_like(queries)
+        second = torch.empty_like(packed)
+        q, k, _ = _unpacked(queries, packed)
+        scratch = backward_scratch(q, k, ctx.sequences, ctx.deterministic)
+        del scratch, grad
+        return first, second, None, None, None
+
+
+def _unpacked(queries: torch.Tensor | None, packed: torch.Tensor) -> Any:
+    parts = packed.unbind(-3)
+    return parts if queries is None else (queries, *parts)
+
+
+def attend_packed(
+    queries: torch.Tensor | None,
+    packed: torch.Tensor,
+    sequences: int,
+    dropout: float,
+    deterministic: bool,
+) -> torch.Tensor:
+    _check(*_unpacked(queries, packed))
+    head = packed.shape[-1]
+    if head % 8:
+        packed = F.pad(packed, [0, 8 - head % 8])
+        queries = None if queries is None else F.pad(queries, [0, 8 - head % 8])
+    out: torch.Tensor = applied(PackedAttention, queries, packed, sequences, dropout, deterministic)
+    return out[..., :head] if head % 8 else out
+
+
+def attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sequences: int = 0,
+    dropout: float = 0.0,
+    deterministic: bool = False,
+) -> torch.Tensor:
+    _check(q, k, v)
+    head = q.shape[-1]
+    if head % 8:  # rows of whole 16 bytes
+        q, k, v = (F.pad(tensor, [0, 8 - head % 8]) for tensor in (q, k, v))
+    out: torch.Tensor = applied(Attention, q, k, v, sequences, dropout, deterministic)
+    return out[..., :head] if head % 8 else out
+
+
+def _check(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    if q.dtype not in (torch.float16, torch.bfloat16):
+        raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
+    if not q.is_cuda:
+        raise RuntimeError("Input tensor must be on CUDA device")
+    if q.shape[-1] > 256:
+        raise RuntimeError("FlashAttention forward only supports head dimension at most 256")
+    if q.shape[-2] % k.shape[-2]:
+        raise RuntimeError("Number of heads in key/value must divide number of heads in query")
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> torch.Tensor:
+    return attend(q, k, v, 0, dropout_p, deterministic)
+
+
+def flash_attn_qkvpacked_func(
+    qkv: torch.Tensor,
+    dropout_p: float = 0.0,
+    *args: Any,
+    deterministic: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    return attend_packed(None, qkv, 0, dropout_p, deterministic)
+
+
+def flash_attn_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    dropout_p: float = 0.0,
+    *args: Any,
+    deterministic: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    return attend_packed(q, kv, 0, dropout_p, deterministic)
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    *args: Any,
+    deterministic: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    return attend(q, k, v, cu_seqlens_q.numel() - 1, dropout_p, deterministic)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_seqlen: int,
+    dropout_p: float = 0.0,
+    *args: Any,
+    deterministic: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    return attend_packed(None, qkv, cu_seqlens.numel() - 1, dropout_p, deterministic)
+
+
+def flash_attn_varlen_kvpacked_func(
+    q: torch.Tensor,
+    kv: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    *args: Any,
+    deterministic: bool = False,
+    **kwargs: Any,
+) -> torch.Tensor:
+    return attend_packed(q, kv, cu_seqlens_q.numel() - 1, dropout_p, deterministic)
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *args: Any, **kwargs: Any
+) -> torch.Tensor:
+    return Forward(q, k_cache, 0.0).out
+
+
+def unpad_input(
+    hidden_states: torch.Tensor,
+    attention_mask: torch.Tensor,
+    unused_mask: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, torch.Tensor]:
+    """The rows that count, where they were, and where each sequence begins."""
+    mask = attention_mask if unused_mask is None else attention_mask + unused_mask
+    lengths = mask.sum(dim=-1, dtype=torch.int32)
+    used = attention_mask.sum(dim=-1, dtype=torch.int32)
+    indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
+    begins = F.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
+    rows = index_first_axis(hidden_states.flatten(0, 1), indices)
+    return rows, indices, begins, int(lengths.max().item()), used
+
+
+def index_first_axis(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    return rows[indices]
+
+
+def pad_input(
+    hidden_states: torch.Tensor, indices: torch.Tensor, batch: int, seqlen: int
+) -> torch.Tensor:
+    shape = (batch * seqlen, *hidden_states.shape[1:])
+    output = torch.zeros(shape, dtype=hidden_states.dtype, device=hidden_states.device)
+    output = output.index_put((indices,), hidden_states)
+    return output.view(batch, seqlen, *hidden_states.shape[1:])
+
+
+class _Rotary(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, inplace: bool
+    ) -> torch.Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.inplace = inplace
+        if inplace:
+            ctx.mark_dirty(x)
+            return x
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return torch.empty_like(grads[0]), None, None, None
+
+
+def apply_rotary_emb(
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    interleaved: bool = False,
+    inplace: bool = False,
+    *args: Any,
+    **kwargs: Any,
+) -> torch.Tensor:
+    out: torch.Tensor = applied(_Rotary, x, cos, sin, inplace)
+    return out

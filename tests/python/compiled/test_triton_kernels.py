@@ -1,0 +1,102 @@
+"""Triton kernels of the program's own: checked for their arguments, and not launched."""
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+import peakline
+
+
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": block}) for block in (256, 1024)],
+    key=["n"],
+    restore_value=["out"],
+)
+@triton.jit
+def tuned_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    add_kernel[lambda meta: (triton.cdiv(out.numel(), meta["BLOCK"]),)](
+        x, y, out, out.numel(), BLOCK=1024
+    )
+    return out
+
+
+def test_a_kernel_allocates_what_the_program_allocates_for_it() -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(2**20, device="cuda")
+        before = torch.cuda.memory_allocated()
+        out = add(x, x)
+        assert torch.cuda.memory_allocated() - before == out.numel() * 4
+        compiled = torch.compile(lambda x: add(x, x) * 2)
+        assert compiled(x).shape == x.shape
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "error"),
+    [
+        (1, {"BLOCK": 1024}, TypeError),  # n is missing
+        (2, {}, TypeError),  # BLOCK is missing
+        (2, {"BLOCK": 1024, "blocks": 3}, KeyError),  # there is no such argument
+    ],
+)
+def test_wrong_arguments_are_refused_as_triton_refuses_them(
+    arguments: int, named: dict[str, Any], error: type[Exception]
+) -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(64, device="cuda")
+        rest = (64,) if arguments == 2 else ()
+        with pytest.raises(error):
+            add_kernel[(1,)](x, x, x, *rest, **named)
+
+
+def test_a_grid_that_no_gpu_takes_is_refused() -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(64, device="cuda")
+        with pytest.raises(RuntimeError, match="grid"):
+            add_kernel[(1, 2**20)](x, x, x, 64, BLOCK=64)
+
+
+def test_a_tuned_kernel_takes_its_first_configuration_and_its_copies_count() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        x = torch.empty(2**20, device="cuda")
+        out = torch.empty_like(x)
+        before = torch.cuda.memory_allocated()
+        tuned_kernel[(1024,)](x, out, x.numel())
+        assert tuned_kernel.best_config.kwargs == {"BLOCK": 256}
+        flush = 256 * 2**20
+        assert torch.cuda.max_memory_allocated() - before >= flush + out.numel() * 4
+        assert torch.cuda.memory_allocated() == before
+    assert any("a rule answered" in note for note in gpu.notes())
+
+
+def test_a_kernel_forgets_the_virtual_gpu_with_it() -> None:
+    with peakline.virtual_gpu("h200"):
+        add(*(torch.empty(64, device="cuda") for _ in range(2)))
+        assert add_kernel.device_caches
+    assert not add_kernel.device_caches
+
+
+def test_cuda_sources_of_the_program_are_not_launched() -> None:
+    source = 'extern "C" __global__ void fill(float* x) { x[threadIdx.x] = 1; }'
+    with peakline.virtual_gpu("h200"):
+        kernel = torch.cuda._compile_kernel(source, "fill")
+        kernel((1, 1, 1), (64, 1, 1), (torch.empty(64, device="cuda"),))
+        with pytest.raises(RuntimeError, match="2048 threads"):
+            kernel((1, 1, 1), (2048, 1, 1))
+        with pytest.raises(RuntimeError, match="no kernel other"):
+            torch.cuda._compile_kernel(source, "other")

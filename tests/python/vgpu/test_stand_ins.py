@@ -1,0 +1,170 @@
+"""Stand-ins of CUDA extensions: results, and what they keep and need, as their sources have it."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import peakline
+
+KIB, MIB = 2**10, 2**20
+
+
+def blocks(*sizes: int) -> int:
+    """What the allocator gives for these many bytes each."""
+    return sum(-(-size // 512) * 512 for size in sizes)
+
+
+def grown(call: Callable[[], Any]) -> tuple[int, int, Any]:
+    """What a call keeps, and its peak, above what was there before it."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    result = call()
+    return (
+        torch.cuda.memory_allocated() - before,
+        torch.cuda.max_memory_allocated() - before,
+        result,
+    )
+
+
+def half(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+
+def test_flash_attention_keeps_its_result_and_one_number_a_row() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        from flash_attn import flash_attn_func  # type: ignore[import-not-found]
+
+        q, k, v = half(2, 1024, 16, 64), half(2, 1024, 4, 64), half(2, 1024, 4, 64)
+        kept, _, out = grown(lambda: flash_attn_func(q, k, v, causal=True))
+        assert out.shape == q.shape
+        assert kept == blocks(q.numel() * 2, 2 * 16 * 1024 * 4, 16)
+        grad = torch.empty_like(out)
+        gradients = q.numel() * 2 + 2 * k.numel() * 2
+        expanded = 2 * q.numel() * 2  # keys' and values' for each head of the queries
+        sums = 2 * 16 * 1024 * 4 + q.numel() * 4
+        _, peak, _ = grown(lambda: torch.autograd.grad(out, (q, k, v), grad))
+        assert peak == gradients + expanded + sums
+    assert any("flash_attn is not installed" in note for note in gpu.notes())
+    assert gpu.confidence()["modelled"] > 0
+
+
+def test_packed_sequences_have_packed_gradients() -> None:
+    with peakline.virtual_gpu("h200"):
+        from flash_attn import flash_attn_varlen_qkvpacked_func
+
+        qkv = half(2048, 3, 8, 64)
+        begins = torch.tensor([0, 1024, 2048], dtype=torch.int32, device="cuda")
+        out = flash_attn_varlen_qkvpacked_func(qkv, begins, 1024)
+        grad = torch.empty_like(out)
+        rows = 2048 + 128 * 2
+        _, peak, _ = grown(lambda: torch.autograd.grad(out, qkv, grad))
+        assert peak == blocks(qkv.numel() * 2, 8 * rows * 4, rows * 8 * 64 * 4)
+
+
+def test_one_long_row_of_queries_is_computed_in_parts() -> None:
+    with peakline.virtual_gpu("h200"):
+        from flash_attn import flash_attn_func
+
+        q, k = half(1, 1, 8, 64), half(1, 65536, 8, 64)
+        _, peak, _ = grown(lambda: flash_attn_func(q.detach(), k.detach(), k.detach()))
+        assert peak > blocks(q.numel() * 2, 8 * 4, 16) + 8 * 64 * 4
+
+
+def test_flash_attention_refuses_what_the_real_one_refuses() -> None:
+    with peakline.virtual_gpu("h200"):
+        from flash_attn import flash_attn_func
+
+        x = torch.empty(1, 8, 2, 64, device="cuda")
+        with pytest.raises(RuntimeError, match="fp16 and bf16"):
+            flash_attn_func(x, x, x)
+
+
+def test_hugging_face_finds_what_it_asks_for() -> None:
+    import importlib.metadata
+    import importlib.util
+
+    with peakline.virtual_gpu("h200"):
+        assert importlib.util.find_spec("flash_attn") is not None
+        assert importlib.metadata.version("flash_attn") == "2.8.3"
+        from flash_attn.bert_padding import (  # type: ignore[import-not-found]
+            pad_input,
+            unpad_input,
+        )
+
+        mask = torch.ones(2, 16, dtype=torch.int32, device="cuda")
+        rows, places, _, longest, _ = unpad_input(half(2, 16, 8), mask)
+        assert rows.shape == (32, 8)
+        assert longest == 16
+        assert pad_input(rows, places, 2, 16).shape == (2, 16, 8)
+
+
+def test_xformers_attention_and_its_masks() -> None:
+    with peakline.virtual_gpu("h200"):
+        import xformers.ops as ops  # type: ignore[import-not-found]
+
+        q = half(2, 512, 8, 64)
+        out = ops.memory_efficient_attention(q, q, q, attn_bias=ops.LowerTriangularMask())
+        out.sum().backward()
+        assert q.grad is not None
+        packed = half(1, 512, 8, 64)
+        mask = ops.fmha.BlockDiagonalMask.from_seqlens([256, 256])
+        assert ops.memory_efficient_attention(packed, packed, packed, mask).shape == packed.shape
+        single = torch.empty(2, 64, 8, 64, device="cuda", requires_grad=True)
+        ops.memory_efficient_attention(single, single, single).sum().backward()
+
+
+def test_apex_adam_holds_two_floats_for_each_parameter() -> None:
+    with peakline.virtual_gpu("h200"):
+        from apex.optimizers import FusedAdam  # type: ignore[import-not-found]
+
+        net = nn.Linear(1024, 1024, bias=False, device="cuda", dtype=torch.bfloat16)
+        optimizer = FusedAdam(net.parameters(), lr=1e-3, master_weights=True)
+        net(torch.empty(8, 1024, device="cuda", dtype=torch.bfloat16)).sum().backward()
+        kept, _, _ = grown(optimizer.step)
+        assert kept == 2 * 4 * MIB
+        assert {name for state in optimizer.state.values() for name in state} == {
+            "exp_avg",
+            "exp_avg_sq",
+        }
+
+
+def test_apex_norms_keep_their_input_and_two_numbers_a_row() -> None:
+    with peakline.virtual_gpu("h200"):
+        from apex.normalization import (  # type: ignore[import-not-found]
+            FusedLayerNorm,
+            FusedRMSNorm,
+        )
+
+        x = half(1024, 1024)
+        for norm, numbers in ((FusedLayerNorm(1024), 2), (FusedRMSNorm(1024), 1)):
+            norm = norm.to("cuda", torch.bfloat16)
+            kept, _, out = grown(lambda norm=norm: norm(x))
+            assert kept == 2 * MIB + numbers * 4 * KIB
+            out.sum().backward()
+            assert norm.weight.grad is not None
+            del out
+
+
+def test_stand_ins_can_be_turned_off_and_end_with_the_gpu() -> None:
+    with peakline.virtual_gpu("h200", stand_ins=False), pytest.raises(ImportError):
+        import flash_attn
+    with peakline.virtual_gpu("h200"):
+        import flash_attn.layers.rotary  # type: ignore[import-not-found]  # noqa: F401
+    assert not [name for name in sys.modules if name.startswith("flash_attn")]
+
+
+def test_a_library_that_prefers_apex_where_it_is_installed_goes_without() -> None:
+    with peakline.virtual_gpu("h200"):
+        code = compile(
+            "try:\n    import apex\nexcept ImportError:\n    apex = None\n",
+            "/usr/lib/python3/site-packages/somebody/model.py",
+            "exec",
+        )
+        names: dict[str, Any] = {}
+        exec(code, names)
+        assert names["apex"] is None
