@@ -17,14 +17,18 @@ Decides decided_by(const at::Tensor& source) {
 }
 
 // CUDA copies from the host whole and dense, so a tensor with gaps goes through one without.
-void host_to_gpu(Engine& engine, at::Tensor& self, const at::Tensor& source) {
+void host_to_gpu(Engine& engine, at::Tensor& self, const at::Tensor& source, bool waits) {
+  engine.clock().copy_from_host(static_cast<int>(self.device().index()),
+                                static_cast<double>(self.nbytes()), source.is_pinned(), waits);
   if (!self.is_non_overlapping_and_dense()) {
     const at::Tensor dense = at::empty_like(self, at::MemoryFormat::Contiguous);
   }
   copy_values(engine, self, source);
 }
 
-void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source) {
+void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source, bool waits) {
+  engine.clock().copy_to_host(static_cast<int>(source.device().index()),
+                              static_cast<double>(source.nbytes()), self.is_pinned(), waits);
   if (!source.is_non_overlapping_and_dense()) {
     const at::Tensor dense = at::empty_like(source, at::MemoryFormat::Contiguous);
   }
@@ -35,7 +39,7 @@ void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source) {
 
 }  // namespace
 
-at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Engine& engine = engine_or_throw("aten::copy_");
   if (self.is_same(source)) return self;
   TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The size of tensor a (",
@@ -44,18 +48,21 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
   if (source.is_meta()) return self;
   if (self.numel() == 0) return self;
   if (is_virtual(self)) {
-    if (is_virtual(source))
+    if (is_virtual(source)) {
+      engine.clock().op(static_cast<int>(self.device().index()), "aten::copy_", self, source);
       copy_values(engine, self, source);
-    else
-      host_to_gpu(engine, self, source);
+    } else {
+      host_to_gpu(engine, self, source, !non_blocking);
+    }
   } else if (!self.is_meta()) {
-    gpu_to_host(engine, self, source);
+    gpu_to_host(engine, self, source, !non_blocking);
   }
   return self;
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   Engine& engine = engine_or_throw("aten::_local_scalar_dense");
+  engine.clock().read_value(static_cast<int>(self.device().index()));
   const at::ScalarType dtype = self.scalar_type();
   Decides decides = at::isIntegralType(dtype, false) ? Decides::kSize : Decides::kNothing;
   if (dtype == at::kBool) decides = Decides::kBranch;

@@ -62,6 +62,7 @@ struct Registered {
   Library autograd;
   Library fallback;
   Library c10d;
+  Library functional;
 };
 
 // While a virtual GPU is on, a real CUDA kernel must not run: it would take real memory, or read at
@@ -129,6 +130,8 @@ void register_kernels() {
   made->fallback->fallback(torch::CppFunction::makeFromBoxedFunction<&run_unknown_op>());
   made->c10d = make_library("c10d", c10::DispatchKey::PrivateUse1);
   add_collectives(*made->c10d);
+  made->functional = make_library("_c10d_functional", c10::DispatchKey::PrivateUse1);
+  add_waits(*made->functional);
   registered = made.release();
 }
 
