@@ -69,7 +69,11 @@ class _Estimate:
         job.set_environment(args, self._rank)
         try:
             self._gpu = gpu = virtual_gpu(
-                args.gpu, memory=args.memory, devices=args.devices, values=dict(args.values)
+                args.gpu,
+                memory=args.memory,
+                devices=args.devices,
+                values=dict(args.values),
+                clock=not args.no_clock,
             )
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
@@ -139,6 +143,8 @@ class _Estimate:
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
+        if gpu.times is not None:
+            found |= gpu.times.answer(_C.cost.Profile(args.gpu))
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)

@@ -16,6 +16,7 @@ from torch.autograd.variable import Variable
 from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
 from peakline._patches import Patches
 from peakline._steps import Steps
+from peakline._timing import StepTimes
 from peakline._virtual_cuda import _policy
 from peakline.run import Run
 from peakline.track import Tracker
@@ -34,6 +35,9 @@ class virtual_gpu:
     `values` answers: a dict with "float", "int", "bool", and "nonzero", the share of unknown
     elements taken to be nonzero. A loop that asks for such a value for ever is ended by an
     `EndlessQuestion`, which names its line.
+
+    A clock tells how long all this takes on the real GPU (`run.timing()`, events'
+    `elapsed_time`), unless `clock` is False.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class virtual_gpu:
         *,
         values: Mapping[str, float] | None = None,
         value_bytes: int | None = None,
+        clock: bool = True,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
@@ -53,6 +58,7 @@ class virtual_gpu:
             "devices": devices,
             "policy": _policy.check(values or {}),
             "value_bytes": value_bytes,
+            "clock": clock,
         }
         self._path = path
         self._stack = contextlib.ExitStack()
@@ -65,6 +71,7 @@ class virtual_gpu:
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
         self._run: Run | None = None
+        self.times: StepTimes | None = None  # from entering on
         self._survived = True
 
     def __enter__(self) -> Run:
@@ -87,6 +94,9 @@ class virtual_gpu:
             stack.callback(_note_facts, tracker)
             self._tracker = tracker
             self._run = run
+            self.times = StepTimes()
+            run._timing = self.times.total
+            stack.callback(self.times.inputs.close)
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
@@ -160,12 +170,16 @@ class virtual_gpu:
     def _stepped(self) -> None:
         if self._installed is not None:
             self._installed.new_step()
+        if self.times is not None:
+            self.times.step_ended()
 
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
         self._unknown = _C.vgpu.unknown_values()
         self._notes = installed.notes()
         self._survived = _C.vgpu.allocated_since_failure()
+        if self.times is not None and self.times.on:
+            self.times.close()
         self.job.routed = _C.vgpu.assumption_used()
         self._installed = None
         installed.restore()

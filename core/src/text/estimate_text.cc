@@ -42,12 +42,61 @@ std::string needed_line(const Json& answer) {
   return needed ? fact("Would do", format_size(*needed), "reserved, without the limit") : "";
 }
 
+std::string milliseconds(double ms) {
+  if (ms >= 10000) return fmt::format("{:.2f} s", ms / 1e3);
+  return ms >= 100 ? fmt::format("{:.0f} ms", ms) : fmt::format("{:.2f} ms", ms);
+}
+
+double number(const Json& answer, const char* key) {
+  const Json& value = json_part::of(answer, key);
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+// Tokens where there are any, else samples.
+std::string throughput(const Json& answer) {
+  for (const auto& [key, word] :
+       {std::pair{"tokens_per_s", "tokens/s"}, {"samples_per_s", "samples/s"}}) {
+    const double rate = number(answer, key);
+    if (rate > 0) {
+      const std::string text =
+          rate < 100 ? fmt::format("{:.1f}", rate) : grouped(static_cast<std::uint64_t>(rate));
+      return ", " + text + " " + word;
+    }
+  }
+  return "";
+}
+
+// How long a step takes, what bounds it, and how sure that is.
+std::string time_lines(const Json& answer) {
+  const double step = number(answer, "step_ms");
+  if (step <= 0) return "";
+  const double busy = number(answer, "gpu_busy_ms");
+  std::string remark = "bound by " + printable(json_part::text(answer, "bound_by"));
+  remark += fmt::format("; GPU busy {:.0f}%", 100 * busy / step);
+  const double network = number(answer, "network_ms");
+  if (network > 0) {
+    remark += fmt::format(", network {}, {:.0f}% of it hidden", milliseconds(network),
+                          100 * number(answer, "hidden_network_ms") / network);
+  }
+  const double mfu = number(answer, "mfu");
+  std::string rates = throughput(answer);
+  if (mfu > 0) rates += fmt::format(", MFU {:.1f}%", 100 * mfu);
+  std::string sure = json_part::text(answer, "timed_by") == "measured"
+                         ? "rates measured on such a GPU"
+                         : "rates from a data sheet";
+  const double guessed = number(answer, "guessed_time_ms");
+  if (guessed > 0.01 * step) sure += fmt::format("; {:.0f}% guessed", 100 * guessed / step);
+  std::string out = fact("Time per step", milliseconds(step), remark);
+  if (!rates.empty()) out += fact("Speed", rates.substr(2), "");
+  return out + fact("Time is from", sure, "");
+}
+
 std::string head(const Json& answer, const Summary& summary, const Paint& paint) {
   const DeviceSummary& device = summary.devices.front();
   return device_title(device, paint) + peak_lines(device) + confidence_line(device) +
          reserved_line(device) + nccl_line(answer) +
          limit_line(device, json_part::bytes(answer, "memory_spare")) + needed_line(answer) +
-         settings_line(summary);
+         settings_line(summary) + time_lines(answer);
 }
 
 std::string modules(const DeviceSummary& device, const Paint& paint) {

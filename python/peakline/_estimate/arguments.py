@@ -115,6 +115,11 @@ def _parser() -> _Parser:
         help="answers a value that nobody can know: float=V, int=V, bool=true|false, or nonzero=V, "
         "the share of elements that count as nonzero (0 to 1); may be given for each of them",
     )
+    parser.add_argument(
+        "--no-clock",
+        action="store_true",
+        help="do not tell how long a step takes; a virtual step is a little faster without",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
     job.add_arguments(parser, _size_or_zero)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from typing import Any
 
 import torch
@@ -151,11 +150,11 @@ class VirtualStream(torch.Stream):
 
 
 class VirtualEvent(torch.Event):
-    """What torch.cuda.Event(...) gives. Nothing computes, so everything recorded is done at once,
-    and `elapsed_time` is the host's time between the two records."""
+    """What torch.cuda.Event(...) gives. Nothing computes, so everything recorded is done at once;
+    `elapsed_time` is the time between the two by the GPU's clock."""
 
     _timing: bool
-    _recorded_ns: int | None
+    _recorded: bool
 
     def __new__(
         cls,
@@ -167,7 +166,7 @@ class VirtualEvent(torch.Event):
         make: Any = torch.Event.__new__
         event: VirtualEvent = make(cls, device="cuda", enable_timing=enable_timing)
         event._timing = enable_timing
-        event._recorded_ns = None
+        event._recorded = False
         return event
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -179,7 +178,7 @@ class VirtualEvent(torch.Event):
 
     @property
     def cuda_event(self) -> int:
-        return 0 if self._recorded_ns is None else id(self)
+        return id(self) if self._recorded else 0
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
@@ -187,7 +186,7 @@ class VirtualEvent(torch.Event):
 
     def record(self, stream: Any = None) -> None:
         super().record(torch.cuda.current_stream() if stream is None else stream)
-        self._recorded_ns = time.perf_counter_ns()
+        self._recorded = True
 
     def wait(self, stream: Any = None) -> None:
         super().wait(torch.cuda.current_stream() if stream is None else stream)
@@ -195,9 +194,9 @@ class VirtualEvent(torch.Event):
     def elapsed_time(self, end_event: Any) -> float:
         if not (self._timing and end_event._timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self._recorded_ns is None or end_event._recorded_ns is None:
+        if not (self._recorded and end_event._recorded):
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return float(end_event._recorded_ns - self._recorded_ns) / 1e6
+        return float(super().elapsed_time(end_event))
 
     def ipc_handle(self) -> bytes:
         raise RuntimeError(_IPC)

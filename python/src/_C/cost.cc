@@ -141,6 +141,13 @@ void bind_cost(py::module_& parent) {
       // The data sheet's dense rate in 16 bits: what utilisation is a share of.
       .def_property_readonly("peak_tflops",
                              [](const DeviceProfile& gpu) { return gpu.time.tensor16_tflops; })
+      // Where the rates come from that most times depend on.
+      .def_property_readonly("time_source",
+                             [](const DeviceProfile& gpu) {
+                               const bool measured =
+                                   gpu.source_of("kernel_us") == NumberSource::kMeasured;
+                               return measured ? "measured" : "data sheet";
+                             })
       .def_property_readonly("event_us",
                              [](const DeviceProfile& gpu) { return gpu.time.event_us; });
   m.def("op_time", &time_of);
