@@ -151,4 +151,3 @@ def _calls_told(listener: Callable[[nn.Module, Any, Any], None]) -> Iterator[Non
     with Patches() as patches:
         patches.set(nn.Module, "__call__", told)
         yield
-

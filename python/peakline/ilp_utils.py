@@ -1,4 +1,4 @@
-"""What the checkpointing planner is told of a model: a drop-in for torch.distributed._tools.ilp_utils."""
+"""What the checkpointing planner is told: a drop-in for torch.distributed._tools.ilp_utils."""
 
 from __future__ import annotations
 
@@ -178,8 +178,7 @@ def get_peak_memory_runtime_baseline(graph: Graph) -> tuple[int, float]:
     gradients and activations, without optimizer state."""
     root = graph.nodes[0]
     peak = max(
-        node["grad_total"] + node["act_grad_per_module"] + node["act_total"]
-        for node in graph.nodes
+        node["grad_total"] + node["act_grad_per_module"] + node["act_total"] for node in graph.nodes
     )
     time = root["fw_runtime_per_module"] + root["bw_runtime_per_module"]
     return root["param_per_module"] + peak, time

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch._guards import active_fake_mode
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
-from typing_extensions import Self
 
 from peakline import _C
 from peakline._dropin.op_times import Benchmark, CostModel
@@ -38,8 +37,8 @@ class RuntimeEstimator(TorchDispatchMode):
     default the GPU that is there, virtual or real, else an H200. Communication is not counted:
     `run.timing()` of a virtual GPU has it.
 
-    `mod_runtimes[name]["fw" | "bw"]`: time of a module with all below it; `mod_{fw,bw}_{pre,post}_order`:
-    names as the modules were entered and left; `total_runtime`.
+    `mod_runtimes[name]["fw" | "bw"]`: time of a module with all below it;
+    `mod_{fw,bw}_{pre,post}_order`: names as the modules were entered and left; `total_runtime`.
     """
 
     _no_fallback_kernel: ClassVar[set[Any]] = set()
@@ -146,18 +145,14 @@ class RuntimeEstimator(TorchDispatchMode):
         ]
         for order in orders:
             order.clear()
-        hooks = [
-            lambda module, *_, order=order: order.append(known(module)) for order in orders
-        ]
+        hooks = [lambda module, *_, order=order: order.append(known(module)) for order in orders]
         self._mod_tracker.register_user_hooks(*hooks)
         self._mod_tracker.__enter__()
         super().__enter__()
         return self
 
     def __exit__(self, *args: Any) -> None:
-        print(
-            f"Estimated ({self._estimate_mode_type}) total_time: {self.total_runtime:.3f} ms"
-        )
+        print(f"Estimated ({self._estimate_mode_type}) total_time: {self.total_runtime:.3f} ms")
         if self._no_fallback_kernel:
             print("no_fallback_kernel: ", list(self._no_fallback_kernel))
         super().__exit__(*args)

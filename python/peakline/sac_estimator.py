@@ -1,18 +1,17 @@
-"""What recomputing ops would save and cost: a drop-in for torch.distributed._tools.sac_estimator."""
+"""What recomputing ops trades: a drop-in for torch.distributed._tools.sac_estimator."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import SAC_IGNORED_OPS
-from typing_extensions import Self
 
 from peakline._dropin import sac_order, tradeoff_chart
 from peakline._dropin.op_times import gives_view, tensors_in
@@ -39,9 +38,7 @@ _ADDITIONAL_IGNORED_OPS = {
 }
 OPS_TO_ALWAYS_SKIP = SAC_IGNORED_OPS | _ADDITIONAL_IGNORED_OPS
 # CUDA's allocator hands out multiples of this.
-_PYTORCH_MIN_ALLOCATE = (
-    2**9 if int(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", 0)) == 0 else 1
-)
+_PYTORCH_MIN_ALLOCATE = 2**9 if int(os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING", 0)) == 0 else 1
 
 
 def _display_stats_tabular(headers: list[str], table_data: list[list[Any]]) -> None:

@@ -209,7 +209,9 @@ def get_optimal_checkpointing_policy_per_module(
     for a, b in equal:
         program.row({columns[a]: 1, columns[b]: -1}, 0, 0)
     scale = max(1, budget)
-    program.row({columns[i]: sac_stats.memory[i] / scale for i in range(count)}, high=budget / scale)
+    program.row(
+        {columns[i]: sac_stats.memory[i] / scale for i in range(count)}, high=budget / scale
+    )
     values = program.solve(0.0, 10.0) if count else []
     if values is None:
         logger.error("what must be saved needs more than %s of the memory", memory_budget)

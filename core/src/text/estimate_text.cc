@@ -54,41 +54,40 @@ double number(const Json& answer, const char* key) {
 
 // Tokens where there are any, else samples.
 std::string throughput(const Json& answer) {
-  for (const auto& [key, word] :
-       {std::pair{"tokens_per_s", "tokens/s"}, {"samples_per_s", "samples/s"}}) {
-    const double rate = number(answer, key);
-    if (rate > 0) {
-      const std::string text =
-          rate < 100 ? fmt::format("{:.1f}", rate) : grouped(static_cast<std::uint64_t>(rate));
-      return ", " + text + " " + word;
-    }
-  }
-  return "";
+  const bool tokens = number(answer, "tokens_per_s") > 0;
+  const double rate = number(answer, tokens ? "tokens_per_s" : "samples_per_s");
+  if (rate <= 0) return "";
+  const std::string text =
+      rate < 100 ? fmt::format("{:.1f}", rate) : grouped(static_cast<std::uint64_t>(rate));
+  return text + (tokens ? " tokens/s" : " samples/s");
 }
 
-// How long a step takes, what bounds it, and how sure that is.
-std::string time_lines(const Json& answer) {
-  const double step = number(answer, "step_ms");
-  if (step <= 0) return "";
-  const double busy = number(answer, "gpu_busy_ms");
-  std::string remark = "bound by " + printable(json_part::text(answer, "bound_by"));
-  remark += fmt::format("; GPU busy {:.0f}%", 100 * busy / step);
+// What bounds a step.
+std::string bound(const Json& answer, double step) {
+  std::string text = "bound by " + printable(json_part::text(answer, "bound_by"));
+  text += fmt::format("; GPU busy {:.0f}%", 100 * number(answer, "gpu_busy_ms") / step);
   const double network = number(answer, "network_ms");
-  if (network > 0) {
-    remark += fmt::format(", network {}, {:.0f}% of it hidden", milliseconds(network),
-                          100 * number(answer, "hidden_network_ms") / network);
-  }
-  const double mfu = number(answer, "mfu");
-  std::string rates = throughput(answer);
-  if (mfu > 0) rates += fmt::format(", MFU {:.1f}%", 100 * mfu);
-  std::string sure = json_part::text(answer, "timed_by") == "measured"
+  if (network <= 0) return text;
+  return text + fmt::format("; network {}, {:.0f}% of it hidden", milliseconds(network),
+                            100 * number(answer, "hidden_network_ms") / network);
+}
+
+// How well the GPU is used, and how sure all this is.
+std::string how_sure(const Json& answer, double step) {
+  std::string text = json_part::text(answer, "timed_by") == "measured"
                          ? "rates measured on such a GPU"
                          : "rates from a data sheet";
   const double guessed = number(answer, "guessed_time_ms");
-  if (guessed > 0.01 * step) sure += fmt::format("; {:.0f}% guessed", 100 * guessed / step);
-  std::string out = fact("Time per step", milliseconds(step), remark);
-  if (!rates.empty()) out += fact("Speed", rates.substr(2), "");
-  return out + fact("Time is from", sure, "");
+  if (guessed > 0.01 * step) text += fmt::format("; {:.0f}% guessed", 100 * guessed / step);
+  const double mfu = number(answer, "mfu");
+  return mfu > 0 ? fmt::format("MFU {:.1f}%; ", 100 * mfu) + text : text;
+}
+
+std::string time_lines(const Json& answer) {
+  const double step = number(answer, "step_ms");
+  if (step <= 0) return "";
+  return wrapped_fact("Time per step", milliseconds(step), bound(answer, step)) +
+         wrapped_fact("Speed", throughput(answer), how_sure(answer, step));
 }
 
 std::string head(const Json& answer, const Summary& summary, const Paint& paint) {

@@ -31,7 +31,9 @@ class Program:
             self._whole.append(len(self._costs) - 1)
         return len(self._costs) - 1
 
-    def row(self, terms: dict[int, float], low: float = -_INFINITY, high: float = _INFINITY) -> None:
+    def row(
+        self, terms: dict[int, float], low: float = -_INFINITY, high: float = _INFINITY
+    ) -> None:
         self._rows.append((low, high, list(terms), list(terms.values())))
 
     def solve(self, gap: float, seconds: float) -> list[float] | None:

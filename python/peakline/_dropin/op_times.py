@@ -108,9 +108,7 @@ def _filled(value: Any) -> Any:
     """A tensor to compute with: of the same layout, on the device that the fake one names."""
     if not isinstance(value, torch.Tensor):
         return value
-    made = torch.empty_strided(
-        value.shape, value.stride(), dtype=value.dtype, device=value.device
-    )
+    made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return made.fill_(1)
 
 

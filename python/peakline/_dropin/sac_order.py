@@ -30,10 +30,12 @@ def greedy_order(stats: SACStats) -> SACGreedyOrderMeta:
         if changes_an_argument or is_stored_random:
             order.stored_ops.add(head)
     single = set(range(len(stats.memory))) - set(head_of) - set(stats.rand_ops)
-    candidates = (single | set(groups) | set(random_group)) - order.stored_ops
-    order.msps_meta = [
-        _use(stats, order, op) for op in sorted(candidates - order.recomputed_ops)
-    ]
+    heads = sorted(single | set(groups) | set(random_group))
+    placed = order.all_of(order.recomputed_ops) | order.all_of(order.stored_ops)
+    for op in heads:
+        if op not in placed:
+            order.msps_meta.append(_use(stats, order, op))
+            placed |= order.together(op)
     order.msps_meta.sort(key=lambda use: use.msps, reverse=True)
     return order
 
@@ -57,14 +59,11 @@ def tradeoff_points(stats: SACStats, order: SACGreedyOrderMeta) -> OrderedDict[f
         discarded, recomputed = discarded + int(bytes_), recomputed + ms
         curve[discarded / memory + _MARGIN] = recomputed / runtime
 
-    def whole(ops: set[int]) -> set[int]:
-        return set().union(*(order.together(op) for op in ops)) if ops else set()
-
-    always = whole(order.recomputed_ops)
+    always = order.all_of(order.recomputed_ops)
     add(sum(stats.memory[i] for i in always), sum(stats.runtimes[i] for i in always))
     for use in order.msps_meta:
         add(use.memory, use.runtime)
-    stored = whole(order.stored_ops)
+    stored = order.all_of(order.stored_ops) - always
     add(sum(stats.memory[i] for i in stored), sum(stats.runtimes[i] for i in stored))
     return curve
 

@@ -78,7 +78,12 @@ class SACGreedyOrderMeta:
     msps_meta: list[MSPS]
 
     def together(self, op: int) -> set[int]:
-        """The op, and those that go with it."""
-        return (
-            {op} | self.inplace_op_groups.get(op, set()) | self.random_ops_group.get(op, set())
-        )
+        """The op, and those that go with it: a random op in place joins both its groups."""
+        found = {op}
+        groups = [*self.inplace_op_groups.values(), *self.random_ops_group.values()]
+        while more := {i for group in groups if group & found for i in group} - found:
+            found |= more
+        return found
+
+    def all_of(self, ops: set[int]) -> set[int]:
+        return {i for op in ops for i in self.together(op)}

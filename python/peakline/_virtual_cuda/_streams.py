@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from peakline import _C
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._refused import refusal
@@ -154,7 +155,7 @@ class VirtualEvent(torch.Event):
     `elapsed_time` is the time between the two by the GPU's clock."""
 
     _timing: bool
-    _recorded: bool
+    _happens_us: float | None
 
     def __new__(
         cls,
@@ -166,7 +167,7 @@ class VirtualEvent(torch.Event):
         make: Any = torch.Event.__new__
         event: VirtualEvent = make(cls, device="cuda", enable_timing=enable_timing)
         event._timing = enable_timing
-        event._recorded = False
+        event._happens_us = None
         return event
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -178,15 +179,16 @@ class VirtualEvent(torch.Event):
 
     @property
     def cuda_event(self) -> int:
-        return id(self) if self._recorded else 0
+        return 0 if self._happens_us is None else id(self)
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.cuda_event)
 
     def record(self, stream: Any = None) -> None:
-        super().record(torch.cuda.current_stream() if stream is None else stream)
-        self._recorded = True
+        stream = torch.cuda.current_stream() if stream is None else stream
+        super().record(stream)
+        self._happens_us = _C.vgpu.event_us(stream.stream_id, stream.device_index)
 
     def wait(self, stream: Any = None) -> None:
         super().wait(torch.cuda.current_stream() if stream is None else stream)
@@ -194,9 +196,9 @@ class VirtualEvent(torch.Event):
     def elapsed_time(self, end_event: Any) -> float:
         if not (self._timing and end_event._timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if not (self._recorded and end_event._recorded):
+        if self._happens_us is None or end_event._happens_us is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return float(super().elapsed_time(end_event))
+        return float(end_event._happens_us - self._happens_us) / 1e3
 
     def ipc_handle(self) -> bytes:
         raise RuntimeError(_IPC)
