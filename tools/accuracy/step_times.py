@@ -56,7 +56,8 @@ def predict(build: Callable[[str], Any], gpu: str) -> dict[str, Any]:
         step()
         found = _C.vgpu.timing().since(before).to_dict()
     names = {"elapsed_ms": "step_ms", "gpu_busy_ms": "gpu_busy_ms", "host_ms": "host_ms"}
-    return {**{new: found[old] for old, new in names.items()}, "bound_by": found["bound_by"]}
+    kept = {key: found[key] for key in ("bound_by", "ops", "kernels", "latency_ms")}
+    return {**{new: found[old] for old, new in names.items()}, **kept}
 
 
 def measure(build: Callable[[str], Any], _: str) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def main() -> int:
     parser.add_argument("--workloads")
     parser.add_argument("--gpu", default="h200")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.action == "compare":
         return compare(*args.names)
     return run_one(args) if args.one else run_all(args)

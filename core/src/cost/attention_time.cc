@@ -36,10 +36,10 @@ struct Blocks {
   double share128;
   double start_us;
 };
-constexpr Blocks kTensorForward{128, 128, 0.60, 0.80, 3.0};
-constexpr Blocks kTensorBackward{128, 64, 0.60, 0.76, 4.0};
-constexpr Blocks kVectorForward{64, 64, 0.72, 0.92, 3.0};
-constexpr Blocks kVectorBackward{64, 64, 0.73, 0.76, 8.0};
+constexpr Blocks kTensorForward{128, 128, 0.56, 0.74, 3.0};
+constexpr Blocks kTensorBackward{128, 64, 0.56, 0.71, 4.0};
+constexpr Blocks kVectorForward{64, 64, 0.68, 0.86, 3.0};
+constexpr Blocks kVectorBackward{64, 64, 0.69, 0.71, 8.0};
 
 // Multiply-adds of a block over the depth that it visits: with a causal mask, the steps up to its
 // own diagonal.

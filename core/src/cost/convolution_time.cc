@@ -7,9 +7,9 @@ namespace peakline::cost {
 namespace {
 
 // Gathering the operands costs a part of the rate that plain products reach.
-constexpr double kGatherShare = 0.62;
+constexpr double kGatherShare = 0.58;
 // Gradients gather both operands, or scatter the result.
-constexpr double kGradientShare = 0.45;
+constexpr double kGradientShare = 0.42;
 // Pictures of three channels leave most of a load empty, and only general kernels take them.
 constexpr double kFewChannels = 0.3;
 // Tensor cores read 16 bytes of channels at a time: fewer are filled up.

@@ -19,20 +19,20 @@ struct Tile {
 constexpr std::array<Tile, 7> kTensorTiles{{
     {128, 256, 1.0},
     {256, 128, 1.0},
-    {128, 128, 0.84},
-    {64, 256, 0.72},
-    {128, 64, 0.60},
-    {64, 128, 0.60},
-    {64, 64, 0.42},
+    {128, 128, 0.78},
+    {64, 256, 0.67},
+    {128, 64, 0.56},
+    {64, 128, 0.56},
+    {64, 64, 0.39},
 }};
 // Without tensor cores registers hold the operands, and smaller tiles are enough.
 constexpr std::array<Tile, 6> kVectorTiles{{
     {128, 128, 1.0},
-    {128, 64, 0.93},
-    {64, 128, 0.93},
-    {64, 64, 0.80},
-    {64, 32, 0.62},
-    {32, 32, 0.40},
+    {128, 64, 0.87},
+    {64, 128, 0.87},
+    {64, 64, 0.75},
+    {64, 32, 0.58},
+    {32, 32, 0.375},
 }};
 
 struct Unit {
@@ -44,9 +44,9 @@ struct Unit {
 double unaligned_share(int alignment, DType dtype) {
   const auto bytes = static_cast<double>(alignment) * static_cast<double>(size_of(dtype));
   if (bytes >= 16) return 1;
-  if (bytes >= 8) return 0.34;
-  if (bytes >= 4) return 0.26;
-  return 0.17;
+  if (bytes >= 8) return 0.32;
+  if (bytes >= 4) return 0.24;
+  return 0.16;
 }
 
 Unit unit_of(const Gemm& g, const Machine& machine) {

@@ -113,7 +113,7 @@ def _filled(value: Any) -> Any:
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
-    with no_dispatch():
+    with no_dispatch(), torch.no_grad():
         real_args, real_kwargs = tree_map(_filled, (args, kwargs))
         for _ in range(_WARM_UP):
             func(*real_args, **real_kwargs)
