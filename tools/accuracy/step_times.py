@@ -139,7 +139,9 @@ def compare(predicted: str, measured: str) -> int:
         print(f"{name:28} {cells[0]} {cells[1]}  {ours[name]['bound_by']}")
     for key, found in errors.items():
         if found:
-            print(f"{key}: median {100 * statistics.median(found):.1f}%, most {100 * max(found):.1f}%")
+            print(
+                f"{key}: median {100 * statistics.median(found):.1f}%, most {100 * max(found):.1f}%"
+            )
     return 0
 
 

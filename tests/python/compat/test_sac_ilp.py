@@ -134,9 +134,9 @@ def test_ranks_share_parameters(graph: Graph) -> None:
 
 
 def random_graph(seed: int) -> Graph:
-    """A root, and up to eight layers side by side, one of which may hold another."""
+    """A root, and two to four layers side by side."""
     rng = random.Random(seed)
-    layers = rng.randint(2, 8)
+    layers = rng.randint(2, 4)
     names = ["M", *(f"M.{i}" for i in range(layers))]
     graph = Graph(len(names))
     total = 0
@@ -197,7 +197,7 @@ def best_by_trying(graph: Graph, budget: float) -> float | None:
     return best
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_no_plan_that_is_found_by_trying_is_better(seed: int) -> None:
     graph = random_graph(seed)
     peak, _ = max(
