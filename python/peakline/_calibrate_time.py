@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -26,7 +27,7 @@ def table(draws: int = 60, seconds: float = 420.0, seed: int = 1) -> list[Row]:
     """Up to `draws` calls of each family with their times, the families in turn, in `seconds`."""
     rng = random.Random(seed)
     end = time.monotonic() + seconds
-    rows = []
+    rows: list[Row] = []
     for _ in range(draws):
         for family in _FAMILIES:
             if time.monotonic() > end:
@@ -69,7 +70,7 @@ def _between(call: Callable[[], Any], count: int) -> list[float]:
         call()
         event.record()
     torch.cuda.synchronize()
-    return [1e3 * a.elapsed_time(b) for a, b in zip(events, events[1:], strict=False)]
+    return [1e3 * a.elapsed_time(b) for a, b in itertools.pairwise(events)]
 
 
 def _hold_back() -> None:

@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from peakline.mem_tracker import MemTracker, _MemRefType, _ModMemStats, _ModState
+from peakline._dropin.mem_stats import _MemRefType, _ModMemStats, _ModState
+from peakline.mem_tracker import MemTracker
 from peakline.runtime_estimator import RuntimeEstimator
 from peakline.sac_estimator import SACEstimator
 

@@ -47,7 +47,7 @@ class RuntimeEstimator(TorchDispatchMode):
     _runner: ClassVar[Benchmark | None] = None
 
     def __init__(self, gpu: str | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._gpu = gpu
         self._estimate: Any = None
         self._estimate_mode_type = ""
@@ -148,14 +148,14 @@ class RuntimeEstimator(TorchDispatchMode):
         hooks = [lambda module, *_, order=order: order.append(known(module)) for order in orders]
         self._mod_tracker.register_user_hooks(*hooks)
         self._mod_tracker.__enter__()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *args: Any) -> None:
         print(f"Estimated ({self._estimate_mode_type}) total_time: {self.total_runtime:.3f} ms")
         if self._no_fallback_kernel:
             print("no_fallback_kernel: ", list(self._no_fallback_kernel))
-        super().__exit__(*args)
+        super().__exit__(*args)  # type: ignore[no-untyped-call]
         self._mod_tracker.clear_user_hooks()
         self._mod_tracker.__exit__(*args)
 

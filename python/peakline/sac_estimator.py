@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import nan, nn
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import SAC_IGNORED_OPS
@@ -73,7 +73,7 @@ class SACEstimator(TorchDispatchMode):
     """
 
     def __init__(self, gpu: str | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sac_mod_stats: dict[str, SACStats] = {}
         self.sac_mod_tradeoff_stats: dict[str, SACTradeOffStats] = {}
         self.sac_mod_greedy_order_meta: dict[str, SACGreedyOrderMeta] = {}
@@ -280,11 +280,11 @@ class SACEstimator(TorchDispatchMode):
             )
 
         for op in order.recomputed_ops:
-            add(order.together(op), "nan", False, True)
+            add(order.together(op), str(nan), False, True)
         for use in order.msps_meta:
             add(order.together(use.op_idx), f"{use.msps:.2e}", False, False)
         for op in order.stored_ops:
-            add(order.together(op), "nan", True, False)
+            add(order.together(op), str(nan), True, False)
         headers = ["Op Id(s)", "Op Name(s)", "Discarded Mem (%)", "Discarded Mem (B)"]
         headers += ["Recomp time (%)", "Recomp time (ms)", "MSPS", "Always Stored"]
         _display_stats_tabular([*headers, "Always Recomputed"], rows)
@@ -314,12 +314,12 @@ class SACEstimator(TorchDispatchMode):
         )
         self._mod_tracker.__enter__()
         self._saved_tensor_hook_ctx.__enter__()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *args: Any) -> None:
         self._saved_tensor_hook_ctx.__exit__()
         self._mod_tracker.clear_user_hooks()
         self._mod_tracker.__exit__(*args)
-        super().__exit__(*args)
+        super().__exit__(*args)  # type: ignore[no-untyped-call]
         self._kept.clear()

@@ -1,4 +1,4 @@
-"""Programs of two streams, whose times are predicted and measured: what overlaps, and what waits."""
+"""Programs of two streams, predicted and measured: what overlaps, and what waits."""
 
 from __future__ import annotations
 

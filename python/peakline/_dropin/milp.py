@@ -13,7 +13,7 @@ class Program:
 
     def __init__(self) -> None:
         try:
-            import highspy
+            import highspy  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
             raise ImportError(_MISSING) from error
         self._highspy = highspy

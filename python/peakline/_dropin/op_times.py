@@ -123,4 +123,4 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> float:
             func(*real_args, **real_kwargs)
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) / _TIMED
+        return float(start.elapsed_time(end)) / _TIMED
