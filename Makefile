@@ -36,7 +36,7 @@ $(SETUP)/venv: pyproject.toml Makefile
 	@mkdir -p $(SETUP)
 	[ -x $(VENV)/bin/python ] || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -c "import torch" 2>/dev/null || $(VENV)/bin/pip install -q "$(TORCH)"
-	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
+	$(VENV)/bin/pip install -q "scikit-build-core>=0.10" "numpy>=1.26" "highspy>=1.7" "pytest>=8" "pytest-xdist>=3.5" "hypothesis>=6" "ruff>=0.6" "mypy>=1.11"
 	$(VENV)/bin/python -c "import nvidia.cudnn" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(CUDNN)" || \
 	  echo "No cuDNN: peakline estimates convolutions by rules of its own."
 	$(VENV)/bin/python -c "import triton" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(TRITON)" || \

@@ -1,5 +1,8 @@
 # Device profiles, and what CUDA kernels and libraries allocate.
 add_executable(kernel_tests
+  unit/checkpoint/checkpoint_plan_test.cc
+  unit/cost/clock_test.cc
+  unit/cost/op_time_test.cc
   unit/kernels/attention_test.cc
   unit/kernels/blas_test.cc
   unit/kernels/certainty_test.cc

@@ -26,6 +26,8 @@ PRIVATE = (
     "kernels/",
     "profile/",
     "planner_client/",
+    "cost/",
+    "checkpoint/",
     "text/",
 )
 

@@ -71,6 +71,7 @@ void add_program(const Call& call, Engine& engine, ShapeEntry& entry) {
   const KernelState state = engine.kernel_state(kernel_switches());
   const OpCall op = op_call(call, entry, state.switches);
   const AllocationProgram program = allocation_program(op, engine.profile(), state);
+  if (engine.clock().on()) entry.time = op_time(op, engine.profile(), state);
   if (op.convolution && op.convolution->backend == Convolution::Backend::kCudnn) {
     engine.note_cudnn();
   }

@@ -3,8 +3,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "capture/recorder.h"
+#include "vgpu/engine.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -21,15 +23,46 @@ std::uint64_t bytes_of(const c10::IValue& value) {
   return bytes;
 }
 
-// What a collective moves is its largest argument: what is gathered, scattered or reduced.
-void record(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+// What the arguments of a collective say of it.
+struct Collective {
+  std::uint64_t bytes = 0;  // its largest argument: what is gathered, scattered or reduced
+  int ranks = 1;
+  int device = 0;
+  bool async = false;
+};
+
+int device_of(const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    return tensor.defined() && tensor.is_cuda() ? static_cast<int>(tensor.device().index()) : -1;
+  }
+  if (!value.isList()) return -1;
+  for (const c10::IValue& item : value.toListRef()) {
+    if (const int device = device_of(item); device >= 0) return device;
+  }
+  return -1;
+}
+
+Collective collective_of(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  Collective found;
+  const auto& arguments = op.schema().arguments();
+  const std::size_t first = stack.size() - arguments.size();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = stack[first + i];
+    found.bytes = std::max(found.bytes, bytes_of(value));
+    found.device = std::max(found.device, device_of(value));
+    if (value.isBool() && arguments[i].name() == "asyncOp") found.async = value.toBool();
+    if (value.isObject() && value.isCustomClass() &&
+        arguments[i].type()->str().find("ProcessGroup") != std::string::npos) {
+      found.ranks = value.toCustomClass<c10d::ProcessGroup>()->getSize();
+    }
+  }
+  return found;
+}
+
+void record(const c10::OperatorHandle& op, std::uint64_t bytes) {
   capture::Recorder* recorder = capture::current_recorder();
   if (recorder == nullptr) return;
-  std::uint64_t bytes = 0;
-  const std::size_t arguments = op.schema().arguments().size();
-  for (std::size_t i = stack.size() - arguments; i < stack.size(); ++i) {
-    bytes = std::max(bytes, bytes_of(stack[i]));
-  }
   recorder->push({.size = bytes,
                   .id = recorder->words().name(op.schema().name()).raw(),
                   .kind = capture::RawKind::kCollective});
@@ -37,7 +70,18 @@ void record(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
 
 // c10d has a kernel per device that looks up the group's backend for it: CUDA's is the one.
 void as_on_cuda(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  record(op, *stack);
+  const Collective found = collective_of(op, *stack);
+  record(op, found.bytes);
+  if (Engine* engine = current_engine()) {
+    engine->clock().collective(found.device, collective_kind(op.schema().name()),
+                               static_cast<double>(found.bytes), found.ranks, found.async);
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CUDA), stack);
+}
+
+// The functional API's wait: the stream goes on when the collective is done.
+void wait_as_on_cuda(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  if (Engine* engine = current_engine()) engine->clock().join(ThisThread::device());
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CUDA), stack);
 }
 
@@ -52,6 +96,11 @@ void add_collectives(torch::Library& c10d) {
     if (!name.overload_name.empty()) own += "." + name.overload_name;
     c10d.impl(own.c_str(), torch::CppFunction::makeFromBoxedFunction<&as_on_cuda>());
   }
+}
+
+void add_waits(torch::Library& functional) {
+  if (!c10::Dispatcher::singleton().findSchema({"_c10d_functional::wait_tensor", ""})) return;
+  functional.impl("wait_tensor", torch::CppFunction::makeFromBoxedFunction<&wait_as_on_cuda>());
 }
 
 }  // namespace peakline::vgpu

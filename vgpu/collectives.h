@@ -6,5 +6,7 @@
 namespace peakline::vgpu {
 
 void add_collectives(torch::Library& c10d);
+// The wait of the functional collectives, for the clock.
+void add_waits(torch::Library& functional);
 
 }  // namespace peakline::vgpu

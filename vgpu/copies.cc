@@ -18,7 +18,9 @@ Decides decided_by(const at::Tensor& source) {
 }
 
 // CUDA copies from the host whole and dense, so a tensor with gaps goes through one without.
-void host_to_gpu(Engine& engine, at::Tensor& self, const at::Tensor& source) {
+void host_to_gpu(Engine& engine, at::Tensor& self, const at::Tensor& source, bool waits) {
+  engine.clock().copy_from_host(static_cast<int>(self.device().index()),
+                                static_cast<double>(self.nbytes()), source.is_pinned(), waits);
   if (!self.is_non_overlapping_and_dense()) {
     const at::Tensor dense = at::empty_like(self, at::MemoryFormat::Contiguous);
   }
@@ -31,7 +33,14 @@ void stage_on_gpu(const at::Tensor& source) {
   const at::Tensor dense = at::empty_like(source, at::MemoryFormat::Contiguous);
 }
 
-void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source) {
+void tell_clock(Engine& engine, const at::Tensor& self, const at::Tensor& source, bool waits) {
+  if (!is_virtual(source)) return;
+  engine.clock().copy_to_host(static_cast<int>(source.device().index()),
+                              static_cast<double>(source.nbytes()), self.is_pinned(), waits);
+}
+
+void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source, bool waits) {
+  tell_clock(engine, self, source, waits);
   stage_on_gpu(source);
   const at::Tensor values = answered_values(engine, source, "copy to the host", decided_by(source));
   const HostRun host;
@@ -40,7 +49,7 @@ void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source) {
 
 }  // namespace
 
-at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Engine& engine = engine_or_throw("aten::copy_");
   if (self.is_same(source)) return self;
   TORCH_CHECK(at::is_expandable_to(source.sizes(), self.sizes()), "The size of tensor a (",
@@ -49,21 +58,25 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool) {
   if (source.is_meta()) return self;
   if (self.numel() == 0) return self;
   if (is_virtual(self)) {
-    if (is_virtual(source))
+    if (is_virtual(source)) {
+      engine.clock().op(static_cast<int>(self.device().index()), "aten::copy_", self, source);
       copy_values(engine, self, source);
-    else
-      host_to_gpu(engine, self, source);
+    } else {
+      host_to_gpu(engine, self, source, !non_blocking);
+    }
   } else if (is_virtual_host(self)) {
+    tell_clock(engine, self, source, !non_blocking);
     stage_on_gpu(source);
     copy_values(engine, self, source);
   } else if (!self.is_meta()) {
-    gpu_to_host(engine, self, source);
+    gpu_to_host(engine, self, source, !non_blocking);
   }
   return self;
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   Engine& engine = engine_or_throw("aten::_local_scalar_dense");
+  engine.clock().read_value(static_cast<int>(self.device().index()));
   const at::ScalarType dtype = self.scalar_type();
   Decides decides = at::isIntegralType(dtype, false) ? Decides::kSize : Decides::kNothing;
   if (dtype == at::kBool) decides = Decides::kBranch;

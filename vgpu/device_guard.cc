@@ -2,8 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <chrono>
-
 #include "vgpu/storage.h"
 
 namespace peakline::vgpu {
@@ -19,15 +17,10 @@ int checked(c10::DeviceIndex index) {
   return index;
 }
 
+// When it happens, by the engine's clock.
 struct Event {
-  double ms = 0;
+  double us = 0;
 };
-
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 class VirtualGuard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -66,24 +59,39 @@ class VirtualGuard final : public c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream&) const override { return true; }
   void synchronizeStream(const c10::Stream& of) const override {
     if (Engine* engine = current_engine()) {
-      engine->memory().stream_done(checked(of.device_index()), allocator_stream(of.id()));
+      const int device = checked(of.device_index());
+      engine->clock().synchronize_stream(device, of.id());
+      engine->memory().stream_done(device, allocator_stream(of.id()));
     }
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    if (Engine* engine = current_engine()) engine->memory().synchronize(checked(index));
+    Engine* engine = current_engine();
+    if (engine == nullptr) return;
+    engine->clock().synchronize_device(checked(index));
+    engine->memory().synchronize(checked(index));
   }
 
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex,
+  void record(void** event, const c10::Stream& on, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     if (*event == nullptr) *event = new Event;
-    static_cast<Event*>(*event)->ms = now_ms();
+    Engine* engine = current_engine();
+    if (engine == nullptr) return;
+    static_cast<Event*>(*event)->us = engine->clock().record(checked(on.device_index()), on.id());
   }
-  void block(void*, const c10::Stream&) const override {}
+  void block(void* event, const c10::Stream& of) const override {
+    Engine* engine = current_engine();
+    if (engine == nullptr || event == nullptr) return;
+    engine->clock().wait(checked(of.device_index()), of.id(), static_cast<Event*>(event)->us);
+  }
   bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
+  void synchronizeEvent(void* event) const override {
+    Engine* engine = current_engine();
+    if (engine == nullptr || event == nullptr) return;
+    engine->clock().synchronize(static_cast<Event*>(event)->us);
+  }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
     if (from == nullptr || to == nullptr) return 0;
-    return static_cast<Event*>(to)->ms - static_cast<Event*>(from)->ms;
+    return (static_cast<Event*>(to)->us - static_cast<Event*>(from)->us) / 1e3;
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);

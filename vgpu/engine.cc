@@ -18,7 +18,10 @@ std::string environment(const char* name) {
 }  // namespace
 
 Engine::Engine(const EngineOptions& options)
-    : options_(options), serial_(++g_serial), memory_(options.memory) {
+    : options_(options),
+      serial_(++g_serial),
+      memory_(options.memory),
+      clock_(options.memory.profile, options.clock) {
   if (options.planner) planner_ = planner_process(*options.planner, options.memory.profile);
 }
 

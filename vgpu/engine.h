@@ -14,6 +14,7 @@
 #include <peakline/conv_planner.h>
 #include <peakline/kernel_memory.h>
 
+#include "vgpu/gpu_clock.h"
 #include "vgpu/memory.h"
 #include "vgpu/shape_cache.h"
 #include "vgpu/streams.h"
@@ -45,6 +46,7 @@ struct EngineOptions {
   std::uint64_t value_bytes = 2 << 20;  // values of storages up to this size are kept: masks and
                                         // positions of whole batches, but no weights of note
   std::optional<PlannerFiles> planner;  // where cuDNN is installed, and can be asked
+  bool clock = true;
 };
 
 // Plain numbers; read at any time, exact when nothing runs.
@@ -64,6 +66,7 @@ class Engine {
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   Memory& memory() noexcept { return memory_; }
   StreamPool& streams() noexcept { return streams_; }
+  GpuClock& clock() noexcept { return clock_; }
   Counters& counters() noexcept { return counters_; }
   ShapeCache& cache() noexcept { return cache_; }
   [[nodiscard]] const DeviceProfile& profile() const noexcept { return memory_.profile(); }
@@ -121,6 +124,7 @@ class Engine {
   Memory memory_;
   std::unique_ptr<ConvPlanner> planner_;
   StreamPool streams_;
+  GpuClock clock_;
   ShapeCache cache_;
   Counters counters_;
   mutable std::mutex mutex_;

@@ -24,7 +24,9 @@ namespace {
 Engine& engine(const char* op) { return engine_or_throw(op); }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  fill_values(engine("aten::fill_"), self, value);
+  Engine& gpu = engine("aten::fill_");
+  gpu.clock().op(static_cast<int>(self.device().index()), "aten::fill_", self);
+  fill_values(gpu, self, value);
   return self;
 }
 
@@ -36,7 +38,9 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero(at::Tensor& self) {
-  fill_values(engine("aten::zero_"), self, 0);
+  Engine& gpu = engine("aten::zero_");
+  gpu.clock().op(static_cast<int>(self.device().index()), "aten::zero_", self);
+  fill_values(gpu, self, 0);
   return self;
 }
 

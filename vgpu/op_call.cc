@@ -109,6 +109,9 @@ KernelSwitches kernel_switches() {
   switches.cudnn_allow_tf32 = context.allowTF32CuDNN(at::Float32Op::CONV);
   switches.deterministic_algorithms = context.deterministicAlgorithms();
   switches.prefers_cublaslt = context.blasPreferredBackend() == at::BlasBackend::Cublaslt;
+  switches.matmul_allow_tf32 =
+      context.float32Precision(at::Float32Backend::CUDA, at::Float32Op::MATMUL) ==
+      at::Float32Precision::TF32;
   switches.cudnn_depthwise = depthwise_choice(context);
   return switches;
 }
@@ -140,6 +143,7 @@ OpCall op_call(const Call& call, const ShapeEntry& entry, const KernelSwitches& 
   for (const Output& output : entry.outputs) add_output(made, output);
   made.convolution = convolution_of(call, switches);
   made.elementwise = call.info.elementwise;
+  made.view = call.info.view && call.info.written == 0 && entry.fresh.empty();
   return made;
 }
 

@@ -72,6 +72,7 @@ struct Registered {
   Library compressed_fallback;
   Library nested;
   Library nested_fallback;
+  Library functional;
 };
 
 // While a virtual GPU is on, a real CUDA kernel must not run: it would take real memory, or read at
@@ -153,6 +154,8 @@ void register_kernels() {
   made->nested_fallback = make_library("_", c10::DispatchKey::NestedTensorPrivateUse1);
   made->nested_fallback->fallback(
       torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
+  made->functional = make_library("_c10d_functional", c10::DispatchKey::PrivateUse1);
+  add_waits(*made->functional);
   registered = made.release();
 }
 

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include <peakline/cost.h>
 #include <peakline/kernel_memory.h>
 
 namespace peakline::vgpu {
@@ -57,6 +58,7 @@ struct ShapeEntry {
   std::vector<std::uint64_t> fresh;  // bytes of the new storages
   std::vector<Resized> resized;
   std::vector<Step> program;  // how they are allocated, with what else the op needs
+  OpTime time;                // on the GPU
 };
 
 // From an op and the layout of its arguments to what it does. Keys are compared in full: two calls

@@ -8,6 +8,7 @@
 
 #include "vgpu/host_memory.h"
 #include "vgpu/meta_run.h"
+#include "vgpu/op_call.h"
 #include "vgpu/run_program.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/shape_key.h"
@@ -61,6 +62,7 @@ class Runner {
     if (how == Follow::kExact && now) values = run_on_values(engine_, call_);
     const ShapeEntry* entry = find(values);
     torch::jit::Stack results = run_program(engine_, call_, info_.name, *entry);
+    engine_.clock().op(call_.device, entry->time);
     if (values) {
       keep_values(engine_, call_, *entry, *values, results);
     } else {
@@ -109,6 +111,23 @@ bool only_changes_values(const Call& call) {
          (call.info.random || call.op.schema().returns().empty());
 }
 
+// The time of such an op, remembered under its shapes like the entries of others.
+void tell_clock(Engine& engine, const Call& call) {
+  if (!engine.clock().on()) return;
+  thread_local std::vector<std::uint64_t> key;
+  if (!make_key(call, key)) return engine.clock().op(call.device, OpTime{});
+  const std::uint64_t hash = hash_words(key);
+  const ShapeEntry* entry = engine.cache().find(hash, key);
+  if (entry == nullptr) {
+    auto made = std::make_unique<ShapeEntry>();
+    const KernelState state = engine.kernel_state(kernel_switches());
+    made->time = op_time(op_call(call, *made, state.switches), engine.profile(), state);
+    made->key = key;
+    entry = engine.cache().add(hash, std::move(made));
+  }
+  engine.clock().op(call.device, entry->time);
+}
+
 void count_versions(const Call& call) {
   for (std::size_t i = 0; i < call.tensors.size(); ++i) {
     if (!call.writes(i)) continue;
@@ -133,6 +152,7 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
     for (std::size_t i = 0; i < call.tensors.size(); ++i) {
       if (call.writes(i)) forget_values(*call.tensors[i]);
     }
+    tell_clock(engine, call);
     if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();
     stack->resize(stack->size() - info.arity + (returns ? 1 : 0));

@@ -130,6 +130,61 @@ def format_size(size: int, /) -> str: ...
 def counted(number: int, one: str, many: str = "") -> str: ...
 def estimate_text(answer: str, what: str, seconds: float, /) -> str: ...
 
+class cost:
+    """How long ops take on a GPU, and checkpointing plans: a submodule."""
+
+    class Profile:
+        id: str
+        name: str
+        peak_tflops: float
+        event_us: float
+        time_source: str
+        def __init__(self, gpu: str | None = None) -> None: ...
+        def to_toml(self) -> str: ...
+
+    @staticmethod
+    def op_time(
+        name: str,
+        overload: str,
+        arguments: list[Any],
+        outputs: list[Any],
+        view: bool,
+        anywhere: bool,
+        gpu: Profile,
+        /,
+    ) -> tuple[float, float, int]: ...
+    @staticmethod
+    def collective_ms(
+        op: str, size: float, ranks: int, per_node: int, gpu: Profile, /
+    ) -> float: ...
+    @staticmethod
+    def predict_table(jsonl: str, gpu: Profile, /) -> list[tuple[str, float, float]]: ...
+    @staticmethod
+    def fit_table(jsonl: str, start: Profile, /) -> Profile: ...
+    @staticmethod
+    def fit_pieces(
+        x: list[float], y: list[float], count: int, /
+    ) -> tuple[list[float], list[float], list[float]]: ...
+    @staticmethod
+    def check_plan(
+        nodes: list[dict[str, Any]],
+        parameters: float,
+        budget: float,
+        world_size: float,
+        discard: list[float],
+        /,
+    ) -> tuple[float, float]: ...
+    @staticmethod
+    def check_choices(
+        memory: list[float],
+        runtime: list[float],
+        fixed: list[int],
+        equal: list[tuple[int, int]],
+        budget: float,
+        save: list[int],
+        /,
+    ) -> float: ...
+
 class vgpu:
     """The virtual GPU's engine: a submodule, of which one session at a time is on."""
 
@@ -139,6 +194,25 @@ class vgpu:
     def leave() -> None: ...
     @staticmethod
     def active() -> bool: ...
+
+    class Timing:
+        def since(self, earlier: vgpu.Timing, /) -> vgpu.Timing: ...
+        def to_dict(self) -> dict[str, Any]: ...
+
+    @staticmethod
+    def clock_on() -> bool: ...
+    @staticmethod
+    def timing() -> Timing: ...
+    @staticmethod
+    def event_us(stream: int, device: int, /) -> float: ...
+    @staticmethod
+    def join_collectives() -> None: ...
+    @staticmethod
+    def set_gpus_per_node(gpus: int, /) -> None: ...
+    @staticmethod
+    def keep_spans(most: int, /) -> None: ...
+    @staticmethod
+    def spans() -> list[tuple[int, int, str, str, float, float]]: ...
     @staticmethod
     def record() -> None: ...
     @staticmethod

@@ -24,13 +24,27 @@ if TYPE_CHECKING or not _is_the_program():
 
 if TYPE_CHECKING:
     from peakline.fsdp2_mem_tracker import FSDPMemTracker
+    from peakline.runtime_estimator import RuntimeEstimator
+    from peakline.sac_estimator import (
+        MSPS,
+        SACEstimator,
+        SACGreedyOrderMeta,
+        SACStats,
+        SACTradeOffStats,
+    )
 
 __all__ = [
+    "MSPS",
     "FSDPMemTracker",
     "MemTracker",
     "MemoryTracker",
     "ModTracker",
     "Run",
+    "RuntimeEstimator",
+    "SACEstimator",
+    "SACGreedyOrderMeta",
+    "SACStats",
+    "SACTradeOffStats",
     "__version__",
     "fit",
     "load",
@@ -39,11 +53,20 @@ __all__ = [
     "virtual_gpu",
 ]
 
+# What is slow to import, or needs torch's distributed part, which is not in every build.
+_LATER = {
+    "FSDPMemTracker": "fsdp2_mem_tracker",
+    "RuntimeEstimator": "runtime_estimator",
+    **dict.fromkeys(
+        ["MSPS", "SACEstimator", "SACGreedyOrderMeta", "SACStats", "SACTradeOffStats"],
+        "sac_estimator",
+    ),
+}
+
 
 def __getattr__(name: str) -> Any:
-    """What needs torch's distributed part, which is slow to import and not in every build."""
-    if name == "FSDPMemTracker":
-        from peakline.fsdp2_mem_tracker import FSDPMemTracker
+    if name in _LATER:
+        import importlib
 
-        return FSDPMemTracker
+        return getattr(importlib.import_module(f"peakline.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

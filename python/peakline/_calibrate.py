@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -98,6 +99,15 @@ def to_toml(name: str, numbers: dict[str, str | int]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _with_times(text: str, table_path: str | None) -> str:
+    from peakline import _calibrate_time
+
+    rows = _calibrate_time.table()
+    if table_path:
+        Path(table_path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return _calibrate_time.calibrated(text, rows, _calibrate_time.host())
+
+
 def main(argv: list[str]) -> int:
     parser = _Parser(
         prog="peakline calibrate",
@@ -108,6 +118,14 @@ def main(argv: list[str]) -> int:
         "-o", dest="output", metavar="FILE", help="the profile (.toml); default: stdout"
     )
     parser.add_argument("--device", type=int, default=0, metavar="N", help="which GPU (default: 0)")
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help="also measure how fast it is: up to eight minutes; the GPU must be idle otherwise",
+    )
+    parser.add_argument(
+        "--table", metavar="FILE", help="with --time: keep the measured calls (.jsonl)"
+    )
     args = parser.parse_args(argv)
     if not torch.cuda.is_available():
         _complain("no GPU that torch can use is here; calibrate runs on the GPU to be described")
@@ -116,6 +134,8 @@ def main(argv: list[str]) -> int:
         _complain(f"there is no GPU {args.device}; this machine has {torch.cuda.device_count()}")
         return BAD_USAGE
     text = to_toml(*profile(args.device))
+    if args.time:
+        text = _with_times(text, args.table)
     if args.output is None:
         print(text, end="")
         return 0

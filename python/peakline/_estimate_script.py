@@ -90,6 +90,7 @@ class _Estimate:
                 eager=args.eager,
                 stand_ins=args.stand_ins,
                 progress=complain,
+                clock=not args.no_clock,
             )
             self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
@@ -171,6 +172,8 @@ class _Estimate:
         self._generation.complete(found)
         # Memory that runs out after the steps does so in what follows them: an evaluation.
         found["trains"] = found["fits"] or gpu.steps.done >= (args.steps or 1)
+        if gpu.times is not None:
+            found |= gpu.times.answer(_C.cost.Profile(args.gpu))
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from peakline import _C
+from peakline._timing import Timing
 
 format_size = _C.format_size
 
@@ -81,6 +82,7 @@ class Run:
         # Says whether there may be more than at the last question, and makes it readable.
         self._sync = sync
         self._summary: dict[str, Any] | None = None
+        self._timing: Callable[[], Timing] | None = None  # of runs on a virtual GPU
 
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
@@ -156,6 +158,12 @@ class Run:
     def timeline(self, device: str | torch.device | int | None = None) -> list[TimelinePoint]:
         """Allocated and reserved bytes over the run, in at most a few hundred points."""
         return [TimelinePoint(**row) for row in self._device(device)["timeline"]]
+
+    def timing(self) -> Timing:
+        """How long what has run so far takes on the GPU, by the clock of the virtual one."""
+        if self._timing is None:
+            raise ValueError("only a run on a virtual GPU has a clock, while it is in this process")
+        return self._timing()
 
     def to_json(self) -> str:
         """The same object that `peakline show --json` writes."""

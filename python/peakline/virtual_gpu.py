@@ -16,6 +16,7 @@ from torch.autograd.variable import Variable
 from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
 from peakline._patches import Patches
 from peakline._steps import Steps
+from peakline._timing import StepTimes
 from peakline._virtual_cuda import _policy
 from peakline.run import Run
 from peakline.track import Tracker
@@ -41,6 +42,8 @@ class virtual_gpu:
     runs uncompiled. With `stand_ins`, CUDA extensions that are not installed can be imported
     (flash_attn, xformers, apex): their functions allocate as the real ones do. `progress` is told,
     in a few words, what takes long.
+    A clock tells how long all this takes on the real GPU (`run.timing()`, events'
+    `elapsed_time`), unless `clock` is False.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class virtual_gpu:
         *,
         values: Mapping[str, float] | None = None,
         value_bytes: int | None = None,
+        clock: bool = True,
         path: str | os.PathLike[str] | None = None,
         real_host: bool = True,
         eager: bool = False,
@@ -64,6 +68,7 @@ class virtual_gpu:
             "devices": devices,
             "policy": _policy.check(values or {}),
             "value_bytes": value_bytes,
+            "clock": clock,
         }
         self._path = path
         self._asked = _virtual_cuda.Options(
@@ -83,6 +88,7 @@ class virtual_gpu:
         self._counters: dict[str, int] = {}
         self._unknown: dict[str, int] = {}
         self._run: Run | None = None
+        self.times: StepTimes | None = None  # from entering on
         self._survived = True
 
     def __enter__(self) -> Run:
@@ -105,6 +111,9 @@ class virtual_gpu:
             stack.callback(_note_facts, tracker)
             self._tracker = tracker
             self._run = run
+            self.times = StepTimes()
+            run._timing = self.times.total
+            stack.callback(self.times.inputs.close)
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
@@ -183,6 +192,8 @@ class virtual_gpu:
     def _stepped(self) -> None:
         if self._installed is not None:
             self._installed.new_step()
+        if self.times is not None:
+            self.times.step_ended()
 
     def _remember(self, installed: _virtual_cuda.Installed) -> None:
         self._counters = _C.vgpu.counters()
@@ -190,6 +201,8 @@ class virtual_gpu:
         self._notes = installed.notes()
         self._survived = _C.vgpu.allocated_since_failure()
         self._pinned_peak = _C.vgpu.pinned_peak()
+        if self.times is not None and self.times.on:
+            self.times.close()
         self.job.routed = _C.vgpu.assumption_used()
         self._installed = None
         installed.restore()

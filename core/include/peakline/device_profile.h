@@ -9,6 +9,7 @@
 
 #include <peakline/device_model.h>
 #include <peakline/status.h>
+#include <peakline/time_rates.h>
 #include <peakline/units.h>
 
 namespace peakline {
@@ -45,6 +46,8 @@ struct DeviceProfile {
   Bytes context;
   Bytes context_with_cublas;
   Bytes context_with_cudnn;
+
+  TimeRates time;  // complete: what a file leaves out is derived from its other numbers
 
   // The keys of the numbers that are not measured, with their source.
   struct Provenance {

@@ -74,6 +74,7 @@ struct OpCall {
   std::optional<Convolution> convolution;  // of ops that are one
   // torch declares the op as one loop over elements, or as a view: there is no scratch memory.
   bool elementwise = false;
+  bool view = false;  // an output is a view of an argument, and nothing is computed
 };
 
 class ConvPlanner;
@@ -87,14 +88,16 @@ struct KernelSwitches {
   bool cudnn_allow_tf32 = true;           // of convolutions
   bool deterministic_algorithms = false;  // torch.use_deterministic_algorithms
   bool prefers_cublaslt = false;          // torch.backends.cuda.preferred_blas_library
+  bool matmul_allow_tf32 = false;         // torch.set_float32_matmul_precision
   std::uint8_t cudnn_depthwise = 0;       // torch's number for who computes depthwise convolutions
 
   bool operator==(const KernelSwitches&) const = default;
   // All of them as one number, different for any two that differ.
   [[nodiscard]] std::uint64_t word() const noexcept {
-    const auto& [enabled, benchmark, deterministic, tf32, algorithms, lt, depthwise] = *this;
+    const auto& [enabled, benchmark, deterministic, tf32, algorithms, lt, matmul, depthwise] =
+        *this;
     std::uint64_t word = depthwise;
-    for (const bool bit : {enabled, benchmark, deterministic, tf32, algorithms, lt}) {
+    for (const bool bit : {enabled, benchmark, deterministic, tf32, algorithms, lt, matmul}) {
       word = word << 1 | std::uint64_t{bit};
     }
     return word;

@@ -141,6 +141,10 @@ std::string to_toml(const DeviceProfile& profile) {
           "{} = {}\n", field.key,
           std::visit([&](auto member) { return number_text(profile, member); }, field.member));
     }
+    for (const profile::Rate& rate : profile::kRates) {
+      if (profile.source_of(rate.key) != source) continue;
+      body += fmt::format("{} = {:.6g}\n", rate.key, profile.time.*rate.member);
+    }
     if (!body.empty()) text += fmt::format("\n[{}]\n{}", table, body);
   }
   return text + versions_toml(profile.measured_versions);

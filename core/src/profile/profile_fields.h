@@ -38,6 +38,48 @@ inline constexpr std::array<Field, 13> kFields{{
     {"context_with_cudnn", &DeviceProfile::context_with_cudnn, 0, kMostMemory, true},
 }};
 
+// A rate or a time. Not required: what a file leaves out is derived (rates.cc).
+struct Rate {
+  std::string_view key;
+  double TimeRates::*member;
+  double least;
+  double most;
+};
+
+inline constexpr std::array<Rate, 28> kRates{{
+    {"tensor16_tflops", &TimeRates::tensor16_tflops, 0.01, 1e6},
+    {"tensor8_tflops", &TimeRates::tensor8_tflops, 0.01, 1e6},
+    {"tf32_tflops", &TimeRates::tf32_tflops, 0.01, 1e6},
+    {"f32_tflops", &TimeRates::f32_tflops, 0.01, 1e6},
+    {"f64_tflops", &TimeRates::f64_tflops, 0.001, 1e6},
+    {"tensor_share", &TimeRates::tensor_share, 0.01, 1},
+    {"vector_share", &TimeRates::vector_share, 0.01, 1},
+    {"sm_clock_ghz", &TimeRates::sm_clock_ghz, 0.1, 10},
+    {"dram_gbps", &TimeRates::dram_gbps, 1, 1e6},
+    {"dram_share", &TimeRates::dram_share, 0.01, 1},
+    {"row_share", &TimeRates::row_share, 0.01, 1},
+    {"l2_gbps", &TimeRates::l2_gbps, 1, 1e6},
+    {"sm_gbps", &TimeRates::sm_gbps, 0.1, 1e5},
+    {"kernel_us", &TimeRates::kernel_us, 0, 1e3},
+    {"gemm_us", &TimeRates::gemm_us, 0, 1e3},
+    {"reduce_us", &TimeRates::reduce_us, 0, 1e3},
+    {"block_us", &TimeRates::block_us, 0, 1e3},
+    {"event_us", &TimeRates::event_us, 0, 1e3},
+    {"pcie_gbps", &TimeRates::pcie_gbps, 0.1, 1e5},
+    {"pcie_us", &TimeRates::pcie_us, 0, 1e4},
+    {"nvlink_gbps", &TimeRates::nvlink_gbps, 0.1, 1e5},
+    {"nvlink_us", &TimeRates::nvlink_us, 0, 1e4},
+    {"network_gbps", &TimeRates::network_gbps, 0.1, 1e5},
+    {"network_us", &TimeRates::network_us, 0, 1e4},
+    {"host_op_us", &TimeRates::host_op_us, 0, 1e4},
+    {"host_backward_us", &TimeRates::host_backward_us, 0, 1e4},
+    {"host_launch_us", &TimeRates::host_launch_us, 0, 1e4},
+    {"host_sync_us", &TimeRates::host_sync_us, 0, 1e4},
+}};
+
+// Fills in the rates that were not given, and says that they are estimated.
+void complete_rates(DeviceProfile& profile);
+
 inline constexpr std::string_view kCapability = "compute_capability";
 
 struct SourceTable {

@@ -21,6 +21,13 @@ const Field* field_named(std::string_view key) {
   return nullptr;
 }
 
+const Rate* rate_named(std::string_view key) {
+  for (const Rate& rate : kRates) {
+    if (rate.key == key) return &rate;
+  }
+  return nullptr;
+}
+
 const SourceTable* source_named(std::string_view key) {
   for (const SourceTable& source : kSources) {
     if (source.table == key) return &source;
@@ -38,6 +45,7 @@ class Reader {
     profile_.name = id;
     for (const auto& [key, node] : table) PEAKLINE_RETURN_IF_ERROR(top_level(key.str(), node));
     PEAKLINE_RETURN_IF_ERROR(check());
+    complete_rates(profile_);
     return profile_;
   }
 
@@ -111,6 +119,7 @@ class Reader {
     if (source != NumberSource::kMeasured)
       profile_.provenance.push_back({std::string(key), source});
     if (key == kCapability) return capability(node);
+    if (const Rate* rate = rate_named(key)) return rate_number(*rate, node);
     const Field* field = field_named(key);
     if (field == nullptr) return error(node, fmt::format("unknown number '{}'", key));
     const std::optional<std::int64_t> value = value_of(node);
@@ -123,6 +132,16 @@ class Reader {
     } else {
       profile_.*std::get<Bytes DeviceProfile::*>(field->member) = Bytes(*value);
     }
+    return {};
+  }
+
+  Status rate_number(const Rate& rate, const toml::node& node) {
+    const std::optional<double> value = node.value<double>();
+    if (!value || !(*value >= rate.least && *value <= rate.most)) {
+      return error(node, fmt::format("'{}' must be a number between {} and {}", rate.key,
+                                     rate.least, rate.most));
+    }
+    profile_.time.*rate.member = *value;
     return {};
   }
 

@@ -42,12 +42,60 @@ std::string needed_line(const Json& answer) {
   return needed ? fact("Would do", format_size(*needed), "reserved, without the limit") : "";
 }
 
+std::string milliseconds(double ms) {
+  if (ms >= 10000) return fmt::format("{:.2f} s", ms / 1e3);
+  return ms >= 100 ? fmt::format("{:.0f} ms", ms) : fmt::format("{:.2f} ms", ms);
+}
+
+double number(const Json& answer, const char* key) {
+  const Json& value = json_part::of(answer, key);
+  return value.is_number() ? value.get<double>() : 0;
+}
+
+// Tokens where there are any, else samples.
+std::string throughput(const Json& answer) {
+  const bool tokens = number(answer, "tokens_per_s") > 0;
+  const double rate = number(answer, tokens ? "tokens_per_s" : "samples_per_s");
+  if (rate <= 0) return "";
+  const std::string text =
+      rate < 100 ? fmt::format("{:.1f}", rate) : grouped(static_cast<std::uint64_t>(rate));
+  return text + (tokens ? " tokens/s" : " samples/s");
+}
+
+// What bounds a step.
+std::string bound(const Json& answer, double step) {
+  std::string text = "bound by " + printable(json_part::text(answer, "bound_by"));
+  text += fmt::format("; GPU busy {:.0f}%", 100 * number(answer, "gpu_busy_ms") / step);
+  const double network = number(answer, "network_ms");
+  if (network <= 0) return text;
+  return text + fmt::format("; network {}, {:.0f}% of it hidden", milliseconds(network),
+                            100 * number(answer, "hidden_network_ms") / network);
+}
+
+// How well the GPU is used, and how sure all this is.
+std::string how_sure(const Json& answer, double step) {
+  std::string text = json_part::text(answer, "timed_by") == "measured"
+                         ? "rates measured on such a GPU"
+                         : "rates from a data sheet";
+  const double guessed = number(answer, "guessed_time_ms");
+  if (guessed > 0.01 * step) text += fmt::format("; {:.0f}% guessed", 100 * guessed / step);
+  const double mfu = number(answer, "mfu");
+  return mfu > 0 ? fmt::format("MFU {:.1f}%; ", 100 * mfu) + text : text;
+}
+
+std::string time_lines(const Json& answer) {
+  const double step = number(answer, "step_ms");
+  if (step <= 0) return "";
+  return wrapped_fact("Time per step", milliseconds(step), bound(answer, step)) +
+         wrapped_fact("Speed", throughput(answer), how_sure(answer, step));
+}
+
 std::string head(const Json& answer, const Summary& summary, const Paint& paint) {
   const DeviceSummary& device = summary.devices.front();
   return device_title(device, paint) + peak_lines(device) + confidence_line(device) +
          reserved_line(device) + nccl_line(answer) +
          limit_line(device, json_part::bytes(answer, "memory_spare")) + needed_line(answer) +
-         settings_line(summary);
+         settings_line(summary) + time_lines(answer);
 }
 
 std::string modules(const DeviceSummary& device, const Paint& paint) {

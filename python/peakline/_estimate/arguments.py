@@ -169,6 +169,11 @@ def _parser() -> _Parser:
         help="an estimate for each value of the script's argument NAME: A,B,C or A..B, which "
         "doubles from A to B; may be given for several",
     )
+    parser.add_argument(
+        "--no-clock",
+        action="store_true",
+        help="do not tell how long a step takes; a virtual step is a little faster without",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
     hf_flags.add_arguments(parser)

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from peakline import _C
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
@@ -34,6 +35,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
         patches.set(dist, name, function)
     helper = module._new_process_group_helper
     patches.set(module, "_new_process_group_helper", _noted(helper, job))
+    patches.set(module.Work, "wait", _told_wait(module.Work.wait))
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
     _meshes.install(patches)
@@ -55,6 +57,17 @@ def _noted(helper: Any, job: Job) -> Any:
         return made
 
     return new_process_group
+
+
+def _told_wait(wait: Any) -> Any:
+    """The clock hears when a collective that was started before has to be done."""
+
+    @functools.wraps(wait)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _C.vgpu.join_collectives()
+        return wait(self, *args, **kwargs)
+
+    return told
 
 
 class _Groups:

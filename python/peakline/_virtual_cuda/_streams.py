@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from typing import Any
 
 import torch
 
+from peakline import _C
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._graphs import Captures
@@ -152,11 +152,11 @@ class VirtualStream(torch.Stream):
 
 
 class VirtualEvent(torch.Event):
-    """What torch.cuda.Event(...) gives. Nothing computes, so everything recorded is done at once,
-    and `elapsed_time` is the host's time between the two records."""
+    """What torch.cuda.Event(...) gives. Nothing computes, so everything recorded is done at once;
+    `elapsed_time` is the time between the two by the GPU's clock."""
 
     _timing: bool
-    _recorded_ns: int | None
+    _happens_us: float | None
     _captures: Captures | None = None
     _captured: Any = None  # the capture that it was recorded in
 
@@ -170,7 +170,7 @@ class VirtualEvent(torch.Event):
         make: Any = torch.Event.__new__
         event: VirtualEvent = make(cls, device="cuda", enable_timing=enable_timing)
         event._timing = enable_timing
-        event._recorded_ns = None
+        event._happens_us = None
         return event
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -182,7 +182,7 @@ class VirtualEvent(torch.Event):
 
     @property
     def cuda_event(self) -> int:
-        return 0 if self._recorded_ns is None else id(self)
+        return 0 if self._happens_us is None else id(self)
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
@@ -193,7 +193,7 @@ class VirtualEvent(torch.Event):
         super().record(stream)
         if self._captures is not None:
             self._captured = self._captures.of(stream.device.index, stream.stream_id)
-        self._recorded_ns = time.perf_counter_ns()
+        self._happens_us = _C.vgpu.event_us(stream.stream_id, stream.device_index)
 
     def wait(self, stream: Any = None) -> None:
         stream = torch.cuda.current_stream() if stream is None else stream
@@ -204,9 +204,9 @@ class VirtualEvent(torch.Event):
     def elapsed_time(self, end_event: Any) -> float:
         if not (self._timing and end_event._timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self._recorded_ns is None or end_event._recorded_ns is None:
+        if self._happens_us is None or end_event._happens_us is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return float(end_event._recorded_ns - self._recorded_ns) / 1e6
+        return float(end_event._happens_us - self._happens_us) / 1e3
 
     def ipc_handle(self) -> bytes:
         raise RuntimeError(_IPC)

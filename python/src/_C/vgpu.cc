@@ -68,6 +68,7 @@ void enter(const py::dict& options) {
   engine.value_bytes = option(options, "value_bytes", engine.value_bytes);
   engine.policy = policy_of(option(options, "policy", py::dict()), engine.policy);
   engine.planner = planner_of(options);
+  engine.clock = option(options, "clock", true);
   throw_if_error(vgpu::enter(engine));
 }
 
@@ -290,6 +291,55 @@ void bind_devices(py::module_& m) {
   m.def("default_generator", [](int device) { return vgpu::default_generator(checked(device)); });
 }
 
+py::dict to_dict(const Timing& timing) {
+  return py::dict(
+      py::arg("elapsed_ms") = timing.elapsed_ms, py::arg("host_ms") = timing.host_ms,
+      py::arg("gpu_busy_ms") = timing.gpu_busy_ms, py::arg("network_ms") = timing.network_ms,
+      py::arg("hidden_network_ms") = timing.hidden_network_ms,
+      py::arg("compute_ms") = timing.compute_ms, py::arg("memory_ms") = timing.memory_ms,
+      py::arg("latency_ms") = timing.latency_ms, py::arg("guessed_ms") = timing.guessed_ms,
+      py::arg("flops") = timing.flops, py::arg("kernels") = timing.kernels,
+      py::arg("ops") = timing.ops, py::arg("bound_by") = std::string(timing.bound_by()));
+}
+
+const char* engine_name(Clock::Engine kind) {
+  switch (kind) {
+    case Clock::Engine::kCopyIn:
+      return "copy in";
+    case Clock::Engine::kCopyOut:
+      return "copy out";
+    case Clock::Engine::kNetwork:
+      return "network";
+    default:
+      return "kernel";
+  }
+}
+
+// (device, stream, engine, what bounds it, start, end), in microseconds.
+py::list spans() {
+  py::list out;
+  for (const Clock::Span& span : engine().clock().spans()) {
+    out.append(py::make_tuple(span.stream.device, span.stream.id, engine_name(span.engine),
+                              std::string(to_text(span.bound)), span.start_us, span.end_us));
+  }
+  return out;
+}
+
+// Times of a stretch: two readings and their difference.
+void bind_clock(py::module_& m) {
+  py::class_<Timing>(m, "Timing")
+      .def("since", [](const Timing& later, const Timing& earlier) { return later - earlier; })
+      .def("to_dict", [](const Timing& timing) { return to_dict(timing); });
+  m.def("clock_on", [] { return engine().clock().on(); });
+  m.def("timing", [] { return engine().clock().timing(); });
+  m.def("join_collectives", [] {
+    if (Engine* on = vgpu::current_engine()) on->clock().join(ThisThread::device());
+  });
+  m.def("set_gpus_per_node", [](int gpus) { engine().clock().set_per_node(gpus); });
+  m.def("keep_spans", [](std::size_t most) { engine().clock().keep_spans(most); });
+  m.def("spans", &spans);
+}
+
 void bind_streams(py::module_& m) {
   m.def("current_stream", [](int device) {
     const int index = checked(device);
@@ -303,7 +353,14 @@ void bind_streams(py::module_& m) {
   m.def("set_stream", [](std::int64_t stream, int device) {
     ThisThread::exchange_stream(checked(device), stream);
   });
-  m.def("synchronize", [](int device) { engine().memory().synchronize(checked(device)); });
+  // When an event that is recorded there now happens, in microseconds.
+  m.def("event_us", [](std::int64_t stream, int device) {
+    return engine().clock().record(checked(device), stream);
+  });
+  m.def("synchronize", [](int device) {
+    engine().clock().synchronize_device(checked(device));
+    engine().memory().synchronize(checked(device));
+  });
 }
 
 // What a host tensor's values are, made up where they are unknown, as a real tensor.
@@ -346,6 +403,7 @@ void bind_vgpu(py::module_& parent) {
   bind_kernels(m);
   bind_devices(m);
   bind_streams(m);
+  bind_clock(m);
   bind_tensors(m);
   bind_vgpu_pools(m);
 }

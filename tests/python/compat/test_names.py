@@ -24,6 +24,9 @@ MODULES = [
     "mem_tracker",
     "memory_tracker",
     "mod_tracker",
+    "runtime_estimator",
+    "sac_estimator",
+    "ilp_utils",
 ]
 UPSTREAM = "torch.distributed._tools"
 DATA = Path(__file__).parents[2] / "data" / "tool_names.json"
@@ -134,7 +137,21 @@ def test_documented_names_are_here(module: str, kind: str) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("name", ["FSDPMemTracker", "MemTracker", "MemoryTracker", "ModTracker"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FSDPMemTracker",
+        "MSPS",
+        "MemTracker",
+        "MemoryTracker",
+        "ModTracker",
+        "RuntimeEstimator",
+        "SACEstimator",
+        "SACGreedyOrderMeta",
+        "SACStats",
+        "SACTradeOffStats",
+    ],
+)
 def test_the_package_exports_what_upstreams_package_does(name: str) -> None:
     import torch.distributed._tools as upstream
 

@@ -1,0 +1,65 @@
+// Rates of GPUs that nobody has measured.
+#include "profile/profile_fields.h"
+
+namespace peakline::profile {
+namespace {
+
+// Operations that the tensor cores of one multiprocessor do in a cycle, in 16 bits.
+double tensor_flops_per_cycle(int capability) {
+  if (capability >= 100 && capability < 120) return 8192;
+  if (capability >= 90 && capability < 100) return 4096;
+  if (capability == 80) return 2048;
+  return capability >= 75 ? 1024 : 256;
+}
+
+// What follows from the number of multiprocessors and the generation.
+TimeRates from_generation(const DeviceProfile& p) {
+  TimeRates r;
+  r.sm_clock_ghz = p.time.sm_clock_ghz > 0 ? p.time.sm_clock_ghz : 1.7;
+  const double cycles = p.sm_count * r.sm_clock_ghz / 1e3;  // TFLOP/s for one operation a cycle
+  r.tensor16_tflops = cycles * tensor_flops_per_cycle(p.capability());
+  r.f32_tflops = cycles * 256;
+  r.f64_tflops = r.f32_tflops / (p.minor == 0 && p.major >= 8 ? 2 : 64);
+  r.dram_gbps = p.sm_count * 15.0;
+  r.l2_gbps = p.sm_count * r.sm_clock_ghz * 35;
+  r.sm_gbps = r.sm_clock_ghz * 35;
+  return r;
+}
+
+// Shares and latencies of an H200, as measured: kernels and drivers are the same everywhere. Hosts
+// differ more than GPUs do.
+constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
+                                .vector_share = 0.8,
+                                .dram_share = 0.91,
+                                .row_share = 0.66,
+                                .kernel_us = 2.7,
+                                .gemm_us = 1.4,
+                                .reduce_us = 2.5,
+                                .block_us = 1,
+                                .event_us = 1.28,
+                                .pcie_gbps = 25,
+                                .pcie_us = 8,
+                                .nvlink_gbps = 20,
+                                .nvlink_us = 2,
+                                .network_gbps = 25,
+                                .network_us = 8,
+                                .host_op_us = 40,
+                                .host_backward_us = 28,
+                                .host_launch_us = 3,
+                                .host_sync_us = 10};
+
+}  // namespace
+
+void complete_rates(DeviceProfile& profile) {
+  const TimeRates derived = from_generation(profile);
+  for (const Rate& rate : kRates) {
+    double& value = profile.time.*rate.member;
+    if (value >= 0) continue;
+    value = derived.*rate.member >= 0 ? derived.*rate.member : kLikeAnH200.*rate.member;
+    if (value < 0 && rate.key == "tensor8_tflops") value = 2 * profile.time.tensor16_tflops;
+    if (value < 0 && rate.key == "tf32_tflops") value = profile.time.tensor16_tflops / 2;
+    profile.provenance.push_back({std::string(rate.key), NumberSource::kEstimated});
+  }
+}
+
+}  // namespace peakline::profile

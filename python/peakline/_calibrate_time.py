@@ -1,0 +1,284 @@
+"""`peakline calibrate --time`: how fast the GPU at hand and its host are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from peakline import _C
+
+Row = dict[str, Any]
+_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+_CALLS = 40  # between events, of each row
+_LONG_US = 20_000.0  # of a call: fewer of these are enough
+_MOST_ELEMENTS = 1 << 27
+
+
+def table(draws: int = 60, seconds: float = 420.0, seed: int = 1) -> list[Row]:
+    """Up to `draws` calls of each family with their times, the families in turn, in `seconds`."""
+    rng = random.Random(seed)
+    end = time.monotonic() + seconds
+    rows: list[Row] = []
+    for _ in range(draws):
+        for family in _FAMILIES:
+            if time.monotonic() > end:
+                return rows
+            row = _measured(family, rng)
+            if row is not None:
+                rows.append(row)
+    return rows
+
+
+def _measured(family: str, rng: random.Random) -> Row | None:
+    row, call = _FAMILIES[family](rng)
+    row = {"op": family, **row}
+    try:
+        with torch.no_grad():
+            times = _times(call)
+    except RuntimeError:  # out of memory, or not on this GPU
+        return None
+    finally:
+        del call
+    row["us"] = round(statistics.median(times), 2)
+    row["best_us"] = round(min(times), 2)
+    return row
+
+
+def _times(call: Callable[[], Any]) -> list[float]:
+    """Microseconds between events around each of many calls that are queued back to back."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    first = _between(call, 1)[0]
+    return _between(call, 5 if first > _LONG_US else _CALLS)
+
+
+def _between(call: Callable[[], Any], count: int) -> list[float]:
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
+    _hold_back()
+    events[0].record()
+    for event in events[1:]:
+        call()
+        event.record()
+    torch.cuda.synchronize()
+    return [1e3 * a.elapsed_time(b) for a, b in itertools.pairwise(events)]
+
+
+def _hold_back() -> None:
+    """Keeps the GPU busy while the calls are issued, so that they wait in its queue."""
+    sleep = getattr(torch.cuda, "_sleep", None)
+    if sleep is not None and not _C.vgpu.active():
+        sleep(8_000_000)
+
+
+def _log_range(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
+    value = int(math.exp(rng.uniform(math.log(low), math.log(high))))
+    return max(multiple, value // multiple * multiple)
+
+
+def _dtype(rng: random.Random) -> tuple[str, torch.dtype]:
+    name = rng.choice(["f32", "bf16", "bf16", "f16"])
+    return name, _DTYPES[name]
+
+
+def _matrix(rng: random.Random) -> tuple[Row, torch.Tensor]:
+    rows = _log_range(rng, 8, 32768)
+    cols = min(_log_range(rng, 8, 65536), _MOST_ELEMENTS // rows)
+    if rng.random() < 0.5:
+        cols = max(8, cols // 8 * 8)
+    name, dtype = _dtype(rng)
+    return {"rows": rows, "cols": cols, "dtype": name}, torch.ones(
+        rows, cols, dtype=dtype, device="cuda"
+    )
+
+
+def _mm(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    multiple = rng.choice([1, 8, 64, 64])
+    m, n, k = (_log_range(rng, 64, 12288, multiple) for _ in range(3))
+    name, dtype = _dtype(rng)
+    a = torch.ones(m, k, dtype=dtype, device="cuda")
+    turned = rng.random() < 0.5
+    b = torch.ones(n, k, dtype=dtype, device="cuda").t() if turned else None
+    other = torch.ones(k, n, dtype=dtype, device="cuda") if b is None else b
+    row = {"m": m, "n": n, "k": k, "dtype": name, "b_transposed": turned}
+    return row, lambda: a @ other
+
+
+def _bmm(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    b = _log_range(rng, 2, 256)
+    m, n, k = (_log_range(rng, 32, 1024, 8) for _ in range(3))
+    name, dtype = _dtype(rng)
+    x = torch.ones(b, m, k, dtype=dtype, device="cuda")
+    y = torch.ones(b, k, n, dtype=dtype, device="cuda")
+    return {"b": b, "m": m, "n": n, "k": k, "dtype": name}, lambda: torch.bmm(x, y)
+
+
+def _sdpa(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    b, h = _log_range(rng, 1, 16), rng.choice([4, 8, 16, 32])
+    length, d = _log_range(rng, 128, 4096, 64), rng.choice([64, 128])
+    name, dtype = _dtype(rng)
+    causal = rng.random() < 0.5
+    q = torch.ones(b, h, length, d, dtype=dtype, device="cuda")
+    row = {"b": b, "h": h, "l": length, "d": d, "dtype": name, "causal": causal}
+    return row, lambda: F.scaled_dot_product_attention(q, q, q, is_causal=causal)
+
+
+def _conv(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    b, c, o = _log_range(rng, 1, 32), rng.choice([3, 32, 64, 128, 256, 512]), rng.choice([64, 256])
+    s, k, stride = rng.choice([7, 14, 28, 56, 112]), rng.choice([1, 3, 3, 7]), rng.choice([1, 2])
+    name, dtype = _dtype(rng)
+    last = rng.random() < 0.5
+    layout = torch.channels_last if last else torch.contiguous_format
+    x = torch.ones(b, c, s, s, dtype=dtype, device="cuda").to(memory_format=layout)
+    w = torch.ones(o, c, k, k, dtype=dtype, device="cuda").to(memory_format=layout)
+    row = {"b": b, "c": c, "o": o, "s": s, "k": k, "stride": stride, "dtype": name}
+    row["channels_last"] = last
+    return row, lambda: F.conv2d(x, w, stride=stride, padding=k // 2)
+
+
+def _pointwise(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    row, x = _matrix(rng)
+    line, mask = x[0].clone(), x > 0
+    calls: dict[str, Callable[[], Any]] = {
+        "add": lambda: x + x,
+        "add_bcast": lambda: x + line,
+        "mul_scalar": lambda: x * 2,
+        "exp": lambda: torch.exp(x),
+        "gelu": lambda: F.gelu(x),
+        "silu": lambda: F.silu(x),
+        "where": lambda: torch.where(mask, x, x),
+    }
+    f = rng.choice(sorted(calls))
+    return {**row, "f": f}, calls[f]
+
+
+def _reduce(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    row, x = _matrix(rng)
+    calls: dict[str, Callable[[], Any]] = {
+        "sum_all": lambda: x.sum(),
+        "sum_rows": lambda: x.sum(1),
+        "sum_cols": lambda: x.sum(0),
+        "amax_rows": lambda: x.amax(1),
+    }
+    f = rng.choice(sorted(calls))
+    return {**row, "f": f}, calls[f]
+
+
+def _norm(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    row, x = _matrix(rng)
+    weight = torch.ones(x.shape[1], dtype=x.dtype, device="cuda")
+    shape = (x.shape[1],)
+    if rng.random() < 0.5:
+        return {**row, "f": "rms"}, lambda: F.rms_norm(x, shape, weight)
+    return {**row, "f": "layer"}, lambda: F.layer_norm(x, shape, weight, weight)
+
+
+def _by_shape(make: Callable[[torch.Tensor], Callable[[], Any]]) -> Any:
+    def family(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+        row, x = _matrix(rng)
+        return row, make(x)
+
+    return family
+
+
+def _gather(x: torch.Tensor) -> Callable[[], Any]:
+    index = torch.randint(0, x.shape[1], x.shape, device="cuda")
+    return lambda: torch.gather(x, 1, index)
+
+
+def _adamw(rng: random.Random) -> tuple[Row, Callable[[], Any]]:
+    tensors, each = rng.choice([4, 16, 64]), _log_range(rng, 10_000, 1_000_000)
+    name, dtype = _dtype(rng)
+    f = rng.choice(["fused", "foreach"])
+    parameters = [torch.ones(each, dtype=dtype, device="cuda") for _ in range(tensors)]
+    for parameter in parameters:
+        parameter.requires_grad_()
+        parameter.grad = torch.ones_like(parameter)
+    optimizer = torch.optim.AdamW(parameters, fused=f == "fused", foreach=f == "foreach")
+    return {"tensors": tensors, "numel": tensors * each, "f": f, "dtype": name}, optimizer.step
+
+
+_FAMILIES: dict[str, Callable[[random.Random], tuple[Row, Callable[[], Any]]]] = {
+    "mm": _mm,
+    "bmm": _bmm,
+    "sdpa": _sdpa,
+    "conv": _conv,
+    "pointwise": _pointwise,
+    "reduce": _reduce,
+    "norm": _norm,
+    "softmax": _by_shape(lambda x: lambda: torch.softmax(x, -1)),
+    "dropout": _by_shape(lambda x: lambda: F.dropout(x, 0.5)),
+    "copy": _by_shape(lambda x: lambda: x.clone()),
+    "transpose": _by_shape(lambda x: lambda: x.t().contiguous()),
+    "gather": _by_shape(_gather),
+    "adamw": _adamw,
+}
+
+
+def host() -> dict[str, float]:
+    """What the host and its link to the GPU take."""
+    x = torch.ones(64, device="cuda")
+    parameter = torch.ones(64, device="cuda", requires_grad=True)
+    found = {"event_us": statistics.median(_between(lambda: None, 50))}
+    found["host_op_us"] = _issue_us(lambda: x + x, 2000)
+
+    def chain() -> torch.Tensor:
+        y = parameter
+        for _ in range(400):
+            y = y * 1.5
+        return y.sum()
+
+    losses: Iterator[torch.Tensor] = iter([chain() for _ in range(3)])
+    found["host_backward_us"] = _issue_us(lambda: next(losses).backward(), 3) / 401
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(200):
+        torch.cuda.synchronize()
+    found["host_sync_us"] = 1e6 * (time.perf_counter() - begin) / 200
+    return found | _link()
+
+
+def _issue_us(call: Callable[[], Any], count: int) -> float:
+    call() if count > 3 else None
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(count):
+        call()
+    us = 1e6 * (time.perf_counter() - begin) / count
+    torch.cuda.synchronize()
+    return us
+
+
+def _link() -> dict[str, float]:
+    """Pinned memory to the GPU: a large copy tells the rate, a small one the start."""
+    large = torch.ones(1 << 26, dtype=torch.uint8).pin_memory()
+    there = torch.empty_like(large, device="cuda")
+    rate = large.numel() / statistics.median(
+        _between(lambda: there.copy_(large, non_blocking=True), 8)
+    )
+    small = large[:256]
+    start = statistics.median(_between(lambda: there[:256].copy_(small, non_blocking=True), 40))
+    return {"pcie_gbps": rate / 1e3, "pcie_us": start}
+
+
+def calibrated(profile_toml: str, rows: list[Row], numbers: dict[str, float]) -> str:
+    """The profile with the rates that `rows` and the host's numbers tell."""
+    import tempfile
+
+    lines = [f"{key} = {value:.6g}" for key, value in numbers.items()]
+    text = profile_toml.replace("[measured]\n", "[measured]\n" + "\n".join(lines) + "\n", 1)
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(text)
+        file.flush()
+        start = _C.cost.Profile(file.name)
+    jsonl = "\n".join(json.dumps(row) for row in rows)
+    return _C.cost.fit_table(jsonl, start).to_toml()

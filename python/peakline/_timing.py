@@ -1,0 +1,153 @@
+"""The clock of a virtual GPU, read at the ends of steps."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from peakline import _C
+from peakline._patches import Patches
+
+_OFF = "this run has no clock: it was switched off"
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a stretch of the program takes, by the clock of the virtual GPU, and why."""
+
+    elapsed_ms: float
+    host_ms: float  # the host issued work
+    gpu_busy_ms: float  # a kernel, a copy or a collective ran
+    network_ms: float  # a collective ran
+    hidden_network_ms: float  # and kernels beside it
+    compute_ms: float  # in kernels that arithmetic bounds
+    memory_ms: float  # in kernels that memory bounds
+    latency_ms: float  # in kernels too small for either
+    guessed_ms: float  # in kernels that no rule knows
+    flops: float
+    kernels: int
+    ops: int
+    bound_by: str  # "host", "compute", "memory", "network"; "" when nothing has run
+
+
+class StepTimes:
+    """Readings of the clock, one at the end of each step."""
+
+    def __init__(self) -> None:
+        self.on = _C.vgpu.clock_on()
+        self._start = _C.vgpu.timing()
+        self._last = self._start
+        self._steps: list[Timing] = []
+        self._total: Timing | None = None
+        self.inputs = FirstInputs()
+
+    def step_ended(self) -> None:
+        if not self.on:
+            return
+        _C.vgpu.join_collectives()
+        now = _C.vgpu.timing()
+        self._steps.append(Timing(**now.since(self._last).to_dict()))
+        self._last = now
+        self.inputs.step_ended()
+
+    def close(self) -> None:
+        """The clock is about to go: what it says stays."""
+        self._total = self.total()
+
+    def total(self) -> Timing:
+        """Of all that has run so far."""
+        if not self.on:
+            raise ValueError(_OFF)
+        if self._total is not None:
+            return self._total
+        return Timing(**_C.vgpu.timing().since(self._start).to_dict())
+
+    def steps(self) -> list[Timing]:
+        return list(self._steps)
+
+    def typical(self) -> Timing | None:
+        """The step in the middle of those after the first, which has more to do."""
+        later = sorted(self._steps[1:] or self._steps, key=lambda step: step.elapsed_ms)
+        return later[(len(later) - 1) // 2] if later else None
+
+    def answer(self, profile: Any) -> dict[str, Any]:
+        """What `estimate` tells; empty without a clock or a step."""
+        step = self.typical()
+        if step is None:
+            return {}
+        seconds = step.elapsed_ms / 1e3
+        found: dict[str, Any] = {
+            "step_ms": round(step.elapsed_ms, 4),
+            "gpu_busy_ms": round(step.gpu_busy_ms, 4),
+            "host_ms": round(step.host_ms, 4),
+            "bound_by": step.bound_by,
+            "network_ms": round(step.network_ms, 4),
+            "hidden_network_ms": round(step.hidden_network_ms, 4),
+            "mfu": round(step.flops / seconds / profile.peak_tflops / 1e12, 4) if seconds else 0.0,
+            "timed_by": profile.time_source,
+            "guessed_time_ms": round(step.guessed_ms, 4),
+        }
+        for name, count in self.inputs.per_step().items():
+            found[f"{name}_per_s"] = round(count / seconds, 2) if seconds else 0.0
+        return found
+
+
+class FirstInputs:
+    """What the outermost module is given in the second step: samples, and tokens where they are
+    numbers of a vocabulary."""
+
+    def __init__(self) -> None:
+        self._patches: contextlib.ExitStack | None = None
+        self._root: nn.Module | None = None
+        self._samples = 0
+        self._tokens = 0
+        self._seen = 0
+
+    def step_ended(self) -> None:
+        self._seen += 1
+        if self._seen == 1 and "torch._dynamo" not in sys.modules:
+            self._patches = contextlib.ExitStack()
+            self._patches.enter_context(_calls_told(self._called))
+        elif self._seen == 2:
+            self.close()
+
+    def close(self) -> None:
+        if self._patches is not None:
+            self._patches.close()
+            self._patches = None
+
+    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if self._root is None:
+            self._root = module
+        if module is not self._root:
+            return
+        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and t.dim()]
+        if not tensors:
+            return
+        first = tensors[0]
+        self._samples += first.shape[0]
+        if first.dim() == 2 and not first.is_floating_point():
+            self._tokens += first.numel()
+
+    def per_step(self) -> dict[str, int]:
+        found = {"samples": self._samples, "tokens": self._tokens}
+        return {name: count for name, count in found.items() if count}
+
+
+@contextlib.contextmanager
+def _calls_told(listener: Callable[[nn.Module, Any, Any], None]) -> Iterator[None]:
+    call: Any = nn.Module.__call__
+
+    def told(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        listener(self, args, kwargs)
+        return call(self, *args, **kwargs)
+
+    with Patches() as patches:
+        patches.set(nn.Module, "__call__", told)
+        yield

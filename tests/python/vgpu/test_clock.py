@@ -1,0 +1,147 @@
+"""The clock of the virtual GPU: what streams, events, copies and the host's waits do to time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+import peakline
+
+
+@pytest.fixture
+def run() -> Iterator[peakline.Run]:
+    with peakline.virtual_gpu("h200") as run:
+        yield run
+
+
+def events(count: int = 2) -> list[torch.cuda.Event]:
+    return [torch.cuda.Event(enable_timing=True) for _ in range(count)]
+
+
+def product(a: torch.Tensor, times: int) -> None:
+    for _ in range(times):
+        a @ a
+
+
+@pytest.fixture
+def large(run: peakline.Run) -> torch.Tensor:
+    return torch.ones(4096, 4096, device="cuda", dtype=torch.bfloat16)
+
+
+def test_events_tell_the_time_of_kernels_between_them(large: torch.Tensor) -> None:
+    start, one, four = events(3)
+    product(large, 4)  # the host is ahead from here on
+    start.record()
+    product(large, 1)
+    one.record()
+    product(large, 3)
+    four.record()
+    assert 0.1 < start.elapsed_time(one) < 0.5
+    assert one.elapsed_time(four) == pytest.approx(3 * start.elapsed_time(one), rel=0.1)
+
+
+def test_the_host_runs_ahead_until_it_waits(run: peakline.Run, large: torch.Tensor) -> None:
+    product(large, 10)
+    issued = run.timing()
+    assert issued.host_ms < issued.elapsed_ms / 2
+    assert issued.bound_by == "compute"
+    torch.cuda.synchronize()
+    product(large, 1)
+    assert run.timing().elapsed_ms > issued.elapsed_ms + 0.1
+
+
+def test_many_small_ops_are_bound_by_the_host(run: peakline.Run) -> None:
+    x = torch.ones(8, device="cuda")
+    for _ in range(200):
+        x = x + 1
+    timing = run.timing()
+    assert timing.bound_by == "host"
+    assert timing.gpu_busy_ms < timing.elapsed_ms
+
+
+def test_copies_run_beside_kernels_and_a_wait_orders_them(large: torch.Tensor) -> None:
+    side, host = torch.cuda.Stream(), torch.ones(256 << 20, dtype=torch.uint8).pin_memory()
+    there = torch.empty_like(host, device="cuda")
+    start, beside, waited = events(3)
+    start.record()
+    with torch.cuda.stream(side):
+        there.copy_(host, non_blocking=True)
+    product(large, 2)
+    beside.record()
+    torch.cuda.current_stream().wait_stream(side)
+    waited.record()
+    assert start.elapsed_time(beside) < 1
+    assert start.elapsed_time(waited) > 3  # 256 MiB over the bus
+
+
+def test_reading_a_value_waits_for_it(run: peakline.Run, large: torch.Tensor) -> None:
+    product(large, 10)
+    end = run.timing().elapsed_ms
+    large[0, 0].item()
+    x = torch.ones(8, device="cuda")
+    (start,) = events(1)
+    start.record()
+    assert run.timing().elapsed_ms >= end
+    assert run.timing().host_ms < end
+    del x
+
+
+def test_optimizers_that_change_tensors_in_place_take_time(run: peakline.Run) -> None:
+    model = nn.Linear(4096, 4096, device="cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    model(torch.ones(8, 4096, device="cuda")).sum().backward()
+    optimizer.step()  # makes its state
+    start, end = events()
+    start.record()
+    optimizer.step()
+    end.record()
+    # 16.8 million elements, 28 bytes each, at some 3 TB/s
+    assert start.elapsed_time(end) == pytest.approx(0.16, rel=0.4)
+
+
+def test_single_precision_takes_longer_than_tf32(run: peakline.Run) -> None:
+    a = torch.ones(4096, 4096, device="cuda")
+    start, plain, fast = events(3)
+    start.record()
+    product(a, 2)
+    plain.record()
+    torch.set_float32_matmul_precision("high")
+    try:
+        product(a, 2)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    fast.record()
+    assert start.elapsed_time(plain) > 4 * plain.elapsed_time(fast)
+
+
+def test_without_a_clock_there_is_no_timing() -> None:
+    with peakline.virtual_gpu("h200", clock=False) as run:
+        torch.ones(8, device="cuda")
+        with pytest.raises(ValueError, match="no clock"):
+            run.timing()
+
+
+def test_timing_stays_after_the_virtual_gpu() -> None:
+    with peakline.virtual_gpu("h200") as run:
+        product(torch.ones(2048, 2048, device="cuda"), 3)
+        inside = run.timing()
+    assert run.timing() == inside
+
+
+def test_a_tracked_run_has_no_clock() -> None:
+    with peakline.track() as run:
+        torch.ones(8)
+    with pytest.raises(ValueError, match="virtual GPU"):
+        run.timing()
+
+
+def test_a_slower_gpu_takes_longer() -> None:
+    def busy(gpu: str) -> float:
+        with peakline.virtual_gpu(gpu) as run:
+            product(torch.ones(4096, 4096, device="cuda", dtype=torch.bfloat16), 3)
+            return run.timing().gpu_busy_ms
+
+    assert busy("a100") > 2 * busy("h200")

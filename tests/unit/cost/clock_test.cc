@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <peakline/clock.h>
+
+namespace peakline {
+namespace {
+
+constexpr Clock::Stream kMain{0, 0};
+constexpr Clock::Stream kSide{0, 7};
+
+TimeRates host_of(double op_us) {
+  TimeRates rates;
+  rates.host_op_us = op_us;
+  rates.host_backward_us = op_us;
+  rates.host_launch_us = 0;
+  rates.host_sync_us = 0;
+  return rates;
+}
+
+OpTime kernel(double us, TimeBound bound = TimeBound::kCompute) {
+  OpTime time;
+  time.us = us;
+  time.kernels = 1;
+  time.bound = bound;
+  return time;
+}
+
+TEST(Clock, LongKernelsAreBoundByTheGpuAndTheHostRunsAhead) {
+  Clock clock(host_of(1));
+  for (int i = 0; i < 10; ++i) clock.op(kMain, kernel(100), Issue::kForward);
+  const Timing timing = clock.timing();
+  EXPECT_DOUBLE_EQ(timing.elapsed_ms, 1.001);
+  EXPECT_DOUBLE_EQ(timing.gpu_busy_ms, 1.0);
+  EXPECT_DOUBLE_EQ(timing.host_ms, 0.010);
+  EXPECT_EQ(timing.bound_by(), "compute");
+}
+
+TEST(Clock, ShortKernelsAreBoundByTheHost) {
+  Clock clock(host_of(10));
+  for (int i = 0; i < 10; ++i) clock.op(kMain, kernel(2), Issue::kForward);
+  const Timing timing = clock.timing();
+  EXPECT_DOUBLE_EQ(timing.elapsed_ms, 0.102);
+  EXPECT_DOUBLE_EQ(timing.gpu_busy_ms, 0.020);
+  EXPECT_EQ(timing.bound_by(), "host");
+}
+
+TEST(Clock, AnEventHappensWhenItsStreamGetsThere) {
+  Clock clock(host_of(1));
+  const double before = clock.record(kMain);
+  clock.op(kMain, kernel(50), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.record(kMain) - before, 51);
+  EXPECT_DOUBLE_EQ(clock.record(kSide), 1);  // nothing runs there
+}
+
+TEST(Clock, AStreamThatWaitsForAnEventStartsAfterIt) {
+  Clock clock(host_of(0));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  clock.wait(kSide, clock.record(kMain));
+  clock.op(kSide, kernel(3, TimeBound::kLatency), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.record(kSide), 103);
+}
+
+TEST(Clock, KernelsThatFillTheGpuTakeTurnsAndSmallOnesRunBeside) {
+  Clock clock(host_of(0));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  clock.op(kSide, kernel(100), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.end_us(), 200);
+  clock.op({0, 9}, kernel(5, TimeBound::kLatency), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.record({0, 9}), 5);
+}
+
+TEST(Clock, CopiesAndCollectivesRunBesideKernels) {
+  Clock clock(host_of(0));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  clock.work(kSide, kernel(80, TimeBound::kNetwork), Clock::Engine::kNetwork);
+  clock.work({0, 9}, kernel(60, TimeBound::kMemory), Clock::Engine::kCopyIn);
+  const Timing timing = clock.timing();
+  EXPECT_DOUBLE_EQ(timing.elapsed_ms, 0.1);
+  EXPECT_DOUBLE_EQ(timing.network_ms, 0.08);
+  EXPECT_DOUBLE_EQ(timing.hidden_network_ms, 0.08);
+}
+
+TEST(Clock, ACollectiveThatNothingHidesBoundsTheStep) {
+  Clock clock(host_of(0));
+  clock.op(kMain, kernel(10), Issue::kForward);
+  clock.wait(kSide, clock.record(kMain));
+  clock.work(kSide, kernel(80, TimeBound::kNetwork), Clock::Engine::kNetwork);
+  clock.wait(kMain, clock.record(kSide));
+  clock.op(kMain, kernel(10), Issue::kForward);
+  const Timing timing = clock.timing();
+  EXPECT_DOUBLE_EQ(timing.elapsed_ms, 0.1);
+  EXPECT_DOUBLE_EQ(timing.hidden_network_ms, 0);
+  EXPECT_EQ(timing.bound_by(), "network");
+}
+
+TEST(Clock, SynchronizingMakesTheHostWait) {
+  Clock clock(host_of(1));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  clock.synchronize_device(1);
+  EXPECT_DOUBLE_EQ(clock.now_us(), 1);
+  clock.synchronize_stream(kMain);
+  EXPECT_DOUBLE_EQ(clock.now_us(), 101);
+}
+
+TEST(Clock, BusyTimeIsTheUnionOfManyIntervals) {
+  Clock clock(host_of(3));
+  for (int i = 0; i < 20000; ++i) clock.op(kMain, kernel(1), Issue::kForward);
+  EXPECT_NEAR(clock.timing().gpu_busy_ms, 20, 1e-6);
+}
+
+TEST(Clock, AStepIsTheDifferenceOfTwoReadings) {
+  Clock clock(host_of(1));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  const Timing first = clock.timing();
+  clock.op(kMain, kernel(50, TimeBound::kMemory), Issue::kForward);
+  const Timing step = clock.timing() - first;
+  EXPECT_DOUBLE_EQ(step.elapsed_ms, 0.05);
+  EXPECT_EQ(step.bound_by(), "memory");
+}
+
+}  // namespace
+}  // namespace peakline

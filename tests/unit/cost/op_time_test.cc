@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <peakline/cost.h>
+#include <peakline/measured_calls.h>
+
+namespace peakline {
+namespace {
+
+DeviceProfile gpu(std::string_view name = "h200") { return *load_profile(name); }
+
+TensorMeta tensor(std::vector<std::int64_t> sizes, DType dtype = DType::kBFloat16) {
+  TensorMeta made;
+  made.strides.resize(sizes.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    made.strides[i] = stride;
+    stride *= sizes[i];
+  }
+  made.sizes = std::move(sizes);
+  made.dtype = dtype;
+  return made;
+}
+
+OpCall call(std::string_view name, std::vector<Argument> arguments, TensorMeta output) {
+  OpCall made;
+  made.name = name;
+  made.arguments = std::move(arguments);
+  made.outputs.push_back({std::move(output), true});
+  return made;
+}
+
+OpTime mm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, const DeviceProfile& on,
+          const KernelState& state = {}) {
+  return op_time(
+      call("aten::mm", {tensor({m, k}, dtype), tensor({k, n}, dtype)}, tensor({m, n}, dtype)), on,
+      state);
+}
+
+TEST(OpTime, ALargeProductRunsNearTheDensePeakAndIsBoundByArithmetic) {
+  const OpTime time = mm(8192, 8192, 8192, DType::kBFloat16, gpu());
+  const double tflops = time.flops / time.us / 1e6;
+  EXPECT_GT(tflops, 650);
+  EXPECT_LT(tflops, 989);
+  EXPECT_EQ(time.bound, TimeBound::kCompute);
+}
+
+TEST(OpTime, OneRowMoreThanAWaveOfTilesCostsAnotherWave) {
+  const OpTime full = mm(132 * 128, 256, 8192, DType::kBFloat16, gpu());
+  const OpTime more = mm(132 * 128 + 8, 256, 8192, DType::kBFloat16, gpu());
+  EXPECT_GT(more.us, 1.1 * full.us);
+}
+
+TEST(OpTime, SinglePrecisionIsMuchSlowerUnlessTf32IsAllowed) {
+  KernelState tf32;
+  tf32.switches.matmul_allow_tf32 = true;
+  const double plain = mm(4096, 4096, 4096, DType::kFloat32, gpu()).us;
+  const double fast = mm(4096, 4096, 4096, DType::kFloat32, gpu(), tf32).us;
+  EXPECT_GT(plain, 5 * fast);
+}
+
+TEST(OpTime, OddSizesTakeSlowKernels) {
+  EXPECT_GT(mm(4095, 4095, 4095, DType::kBFloat16, gpu()).us,
+            3 * mm(4096, 4096, 4096, DType::kBFloat16, gpu()).us);
+}
+
+TEST(OpTime, AddingIsBoundByMemoryAndFasterInsideL2) {
+  const auto add = [](std::int64_t n) {
+    const TensorMeta x = tensor({n}, DType::kFloat32);
+    return op_time(call("aten::add", {x, x}, x), gpu(), {});
+  };
+  const OpTime large = add(100'000'000);
+  EXPECT_EQ(large.bound, TimeBound::kMemory);
+  EXPECT_NEAR(large.us, 1.2e9 / 4.37e6, 30);
+  EXPECT_LT(add(1'000'000).us * 100, large.us * 2.5);
+}
+
+TEST(OpTime, SmallKernelsAreLatency) {
+  const TensorMeta x = tensor({64});
+  EXPECT_EQ(op_time(call("aten::add_", {x, x}, x), gpu(), {}).bound, TimeBound::kLatency);
+}
+
+TEST(OpTime, ViewsAndEmptyTensorsStartNoKernel) {
+  const TensorMeta x = tensor({64, 64});
+  OpCall view = call("aten::diagonal", {x}, x);
+  view.view = true;
+  EXPECT_EQ(op_time(view, gpu(), {}).kernels, 0);
+  EXPECT_EQ(op_time(call("aten::empty", {}, x), gpu(), {}).kernels, 0);
+}
+
+TEST(OpTime, HostTensorsAreNotTheGpusBusiness) {
+  TensorMeta host = tensor({1 << 20});
+  host.on_gpu = false;
+  OpCall add = call("aten::add", {host, host}, host);
+  EXPECT_EQ(op_time(add, gpu(), {}).us, 0);
+}
+
+TEST(OpTime, CausalAttentionTakesAboutHalf) {
+  const TensorMeta q = tensor({8, 16, 4096, 128});
+  const auto attention = [&](bool causal) {
+    return op_time(call("aten::_scaled_dot_product_cudnn_attention",
+                        {q, q, q, std::monostate{}, false, 0.0, causal}, q),
+                   gpu(), {})
+        .us;
+  };
+  EXPECT_NEAR(attention(true) / attention(false), 0.55, 0.1);
+}
+
+TEST(OpTime, ASlowerGpuIsSlower) {
+  EXPECT_GT(mm(8192, 8192, 8192, DType::kBFloat16, gpu("a100")).us,
+            2 * mm(8192, 8192, 8192, DType::kBFloat16, gpu("h100")).us);
+}
+
+TEST(CollectiveTime, FollowsTheRingsFormula) {
+  const DeviceProfile h200 = gpu();
+  const double bytes = 1e9;
+  const double gather = collective_time(CollectiveKind::kAllGather, bytes, 8, 8, h200).us;
+  EXPECT_NEAR(gather, bytes * 7 / 8 / h200.time.nvlink_gbps / 1e3, 0.05 * gather);
+  EXPECT_NEAR(collective_time(CollectiveKind::kAllReduce, bytes, 8, 8, h200).us, 2 * gather,
+              0.05 * gather);
+  EXPECT_GT(collective_time(CollectiveKind::kAllGather, bytes, 16, 8, h200).us, 5 * gather);
+  EXPECT_EQ(collective_time(CollectiveKind::kAllReduce, bytes, 1, 8, h200).us, 0);
+}
+
+TEST(CollectiveTime, NamesOfBothApisAreKnown) {
+  EXPECT_EQ(collective_kind("c10d::_allgather_base_"), CollectiveKind::kAllGather);
+  EXPECT_EQ(collective_kind("_c10d_functional::reduce_scatter_tensor"),
+            CollectiveKind::kReduceScatter);
+  EXPECT_EQ(collective_kind("c10d::allreduce_"), CollectiveKind::kAllReduce);
+  EXPECT_EQ(collective_kind("c10d::alltoall_base_"), CollectiveKind::kAllToAll);
+}
+
+TEST(FitRates, FindsTheRatesThatMadeATable) {
+  DeviceProfile truth = gpu();
+  truth.time.dram_share = 0.8;
+  truth.time.kernel_us = 4;
+  std::string text;
+  for (const int rows : {64, 1000, 20000, 90000}) {
+    for (const char* f : {"add", "mul_scalar", "exp"}) {
+      const std::string line = R"({"op": "pointwise", "dtype": "f32", "cols": 4096, "rows": )" +
+                               std::to_string(rows) + R"(, "f": ")" + f + "\"";
+      const auto one = read_measured(line + R"(, "us": 1})");
+      text += line + R"(, "us": )" + std::to_string(predict(one->calls[0], truth)) + "}\n";
+    }
+  }
+  const auto table = read_measured(text);
+  ASSERT_TRUE(table.ok());
+  const DeviceProfile found = fit_rates(*table, gpu());
+  EXPECT_NEAR(found.time.dram_share, 0.8, 0.03);
+  EXPECT_NEAR(found.time.kernel_us, 4, 0.4);
+}
+
+TEST(ReadMeasured, ALineThatIsNoCallIsNamed) {
+  const auto table = read_measured("{\"op\": \"mm\"}\nnonsense\n");
+  ASSERT_FALSE(table.ok());
+  EXPECT_NE(table.status().message().find("line 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace peakline

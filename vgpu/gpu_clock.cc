@@ -1,0 +1,140 @@
+#include "vgpu/gpu_clock.h"
+
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <chrono>
+
+#include "vgpu/op_call.h"
+#include "vgpu/streams.h"
+
+namespace peakline::vgpu {
+namespace {
+
+// NCCL's own stream: no program has one of this number.
+constexpr std::int64_t kNetworkStream = -1;
+
+Clock::Stream current(int device) { return {device, ThisThread::stream(device)}; }
+
+// Autograd calls with gradients off; with them on, backward computes a checkpointed forward again.
+// Where no graph is recorded, in optimizers mostly, no modules are around an op, and it costs the
+// host about as much as a view does.
+Issue issuer() {
+  if (c10::GradMode::is_enabled()) return Issue::kForward;
+  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kView;
+}
+
+double host_us() {
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void GpuClock::op(int device, const OpTime& time) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.op(current(device), time, issuer());
+}
+
+void GpuClock::op(int device, const char* name, const at::Tensor& self, const at::Tensor& source) {
+  if (!on_) return;
+  OpCall call;
+  call.name = name;
+  call.arguments.emplace_back(meta_of(self));
+  if (source.defined()) call.arguments.emplace_back(meta_of(source));
+  call.outputs.push_back({meta_of(self), false});
+  op(device, op_time(call, profile_, {}));
+}
+
+void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  const Clock::Stream stream = current(device);
+  clock_.host(profile_.time.host_op_us);
+  clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyIn);
+  // Memory that is not pinned is read before the call returns.
+  if (waits || !pinned) clock_.synchronize_stream(stream);
+}
+
+void GpuClock::copy_to_host(int device, double bytes, bool pinned, bool waits) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  const Clock::Stream stream = current(device);
+  clock_.host(profile_.time.host_op_us);
+  clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyOut);
+  if (waits || !pinned) clock_.synchronize_stream(stream);
+}
+
+void GpuClock::read_value(int device) { copy_to_host(device, 8, true, true); }
+
+void GpuClock::collective(int device, CollectiveKind kind, double bytes, int ranks, bool async) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  const Clock::Stream stream = current(device);
+  const Clock::Stream network{device, kNetworkStream};
+  clock_.host(profile_.time.host_op_us);
+  clock_.wait(network, clock_.record(stream));
+  clock_.work(network, collective_time(kind, bytes, ranks, per_node_, profile_),
+              Clock::Engine::kNetwork);
+  if (!async) clock_.wait(stream, clock_.record(network));
+}
+
+void GpuClock::join(int device) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.wait(current(device), clock_.record({device, kNetworkStream}));
+}
+
+void GpuClock::set_per_node(int gpus) {
+  const std::lock_guard guard(mutex_);
+  per_node_ = std::max(1, gpus);
+}
+
+double GpuClock::record(int device, std::int64_t stream) {
+  if (!on_) return host_us();
+  const std::lock_guard guard(mutex_);
+  return clock_.record({device, stream});
+}
+
+void GpuClock::wait(int device, std::int64_t stream, double when) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.wait({device, stream}, when);
+}
+
+void GpuClock::synchronize(double when) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.synchronize(when);
+}
+
+void GpuClock::synchronize_stream(int device, std::int64_t stream) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.synchronize_stream({device, stream});
+}
+
+void GpuClock::synchronize_device(int device) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  clock_.synchronize_device(device);
+}
+
+Timing GpuClock::timing() {
+  const std::lock_guard guard(mutex_);
+  return clock_.timing();
+}
+
+void GpuClock::keep_spans(std::size_t most) {
+  const std::lock_guard guard(mutex_);
+  clock_.keep_spans(most);
+}
+
+std::vector<Clock::Span> GpuClock::spans() {
+  const std::lock_guard guard(mutex_);
+  return clock_.spans();
+}
+
+}  // namespace peakline::vgpu

@@ -1,0 +1,53 @@
+// The virtual GPU's clock, told by everybody who runs something on it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <mutex>
+
+#include <peakline/clock.h>
+
+namespace peakline::vgpu {
+
+// Thread-safe. Where it is off, nothing counts and every answer is the host's own time.
+class GpuClock {
+ public:
+  GpuClock(const DeviceProfile& profile, bool on)
+      : profile_(profile), on_(on), clock_(profile.time) {}
+
+  [[nodiscard]] bool on() const noexcept { return on_; }
+
+  // An op on the device's current stream, called by the program or by autograd.
+  void op(int device, const OpTime& time);
+  // One that nobody has timed yet: `name` writes `self`, and reads `source` where that is defined.
+  void op(int device, const char* name, const at::Tensor& self, const at::Tensor& source = {});
+  void copy_from_host(int device, double bytes, bool pinned, bool waits);
+  void copy_to_host(int device, double bytes, bool pinned, bool waits);
+  // The host reads a value, and waits for it.
+  void read_value(int device);
+
+  // A collective starts after what its stream has; the stream waits for it now, or with join().
+  void collective(int device, CollectiveKind kind, double bytes, int ranks, bool async);
+  void join(int device);
+  void set_per_node(int gpus);
+
+  // When an event that is recorded now happens, in microseconds.
+  [[nodiscard]] double record(int device, std::int64_t stream);
+  void wait(int device, std::int64_t stream, double when);
+  void synchronize(double when);
+  void synchronize_stream(int device, std::int64_t stream);
+  void synchronize_device(int device);
+
+  [[nodiscard]] Timing timing();
+  void keep_spans(std::size_t most);
+  [[nodiscard]] std::vector<Clock::Span> spans();
+
+ private:
+  const DeviceProfile profile_;
+  const bool on_;
+  std::mutex mutex_;
+  Clock clock_;
+  int per_node_ = 8;
+};
+
+}  // namespace peakline::vgpu
