@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from peakline import _C, _script
-from peakline._estimate import all_ranks, arguments, job, needed
+from peakline._estimate import all_ranks, arguments, job, needed, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 
 _LEAVE = os._exit  # a script's own call of it ends only the script
 
 
 def main(argv: list[str]) -> int:
-    second_pass = needed.SecondPass(argv)
+    second_pass, others = needed.SecondPass(argv), neighbours.Neighbours(argv)
     args = arguments.parse(argv)
     try:
         if args.script:
@@ -30,13 +30,16 @@ def main(argv: list[str]) -> int:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
     began = time.perf_counter()
-    if args.ranks:
-        status, answers = all_ranks.estimate_distinct(
-            lambda rank, tell: _Estimate(args, program, rank, tell).run()
-        )
-        found = all_ranks.largest(answers) if answers else None
-    else:
-        status, found = _Estimate(args, program, args.rank or 0, began=began).run()
+    with contextlib.closing(others):
+        if args.world_size:
+            others.prepare()
+        if args.ranks:
+            status, answers = all_ranks.estimate_distinct(
+                lambda rank, tell: _Estimate(args, program, rank, others, tell).run()
+            )
+            found = all_ranks.largest(answers) if answers else None
+        else:
+            status, found = _Estimate(args, program, args.rank or 0, others, began=began).run()
     if found is None or (args.ranks and len(found["ranks"]) < len(found["distinct_ranks"])):
         return status
     _say_what_is_needed(args, found, second_pass)
@@ -51,12 +54,14 @@ class _Estimate:
         args: argparse.Namespace,
         program: Any,
         rank: int,
+        others: neighbours.Neighbours,
         tell_ranks: all_ranks.Tell | None = None,
         began: float = 0.0,
     ) -> None:
         self._args = args
         self._program = program
         self._rank = rank
+        self._others = others
         self._tell_ranks = tell_ranks
         self._began = began
 
@@ -73,6 +78,9 @@ class _Estimate:
             )
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
+            if args.world_size:
+                self._exchange = self._others.of(self._rank, args.wanted)
+                gpu.job.receive, gpu.job.send = self._receive, self._send
             self._course = Course(gpu.steps, args.steps)
             self._overlay = Overlay()
             with gpu as self._recording:
@@ -111,6 +119,14 @@ class _Estimate:
         if second:
             self._overlay.hide(self._args.hidden)
 
+    def _receive(self, source: int) -> list[Any]:
+        with self._overlay.plainly():
+            return self._exchange.receive(source)
+
+    def _send(self, target: int, objects: list[Any]) -> None:
+        with self._overlay.plainly():
+            self._exchange.send(target, objects)
+
     def _give_up(self, end: Any) -> None:
         """The script cannot be ended from inside: answers for what ran, and ends the process."""
         from peakline._estimate import outcome
@@ -122,6 +138,7 @@ class _Estimate:
                 status = _tell(self._args, found, time.perf_counter() - self._began, status)
         sys.stdout.flush()
         sys.stderr.flush()
+        self._others.close()
         _LEAVE(status)
 
     def _conclude(self, ended: Any) -> tuple[int, dict[str, Any] | None]:

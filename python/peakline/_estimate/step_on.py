@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from peakline._estimate.imports import acting_on
+from peakline._imports import acting_on
 from peakline._patches import Patches
 from peakline._steps import Steps
 

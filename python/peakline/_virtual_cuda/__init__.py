@@ -83,7 +83,7 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _compile.install(patches, notes, engine)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
-        _replicated.install(patches, notes, job)
+        _replicated.install(patches, job)
         questions = _questions.install(patches, engine)
     except BaseException:
         patches.restore()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from peakline._estimate.imports import acting_on
 from peakline._estimate.writes import files, libraries
 from peakline._estimate.writes.overlay import Overlay
+from peakline._imports import acting_on
 from peakline._patches import Patches
 
 __all__ = ["Overlay", "kept_apart"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from peakline._estimate.imports import Action
 from peakline._estimate.writes.overlay import Overlay
+from peakline._imports import Action
 from peakline._patches import Patches
 
 # Loggers that can be told to stay at home.
