@@ -6,31 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C import _distributed_c10d as native
 from torch.nn.parallel import DistributedDataParallel
 
 from peakline._patches import Patches
 from peakline._virtual_cuda._job import Job
+from peakline._virtual_cuda._reducer import Logger, Reducer
 
-_CUDA_BUILD = torch.version.cuda is not None  # asked before anything is patched
-_REFUSAL = (
-    "DistributedDataParallel cannot be estimated with a CUDA build of torch, whose reducer asks "
-    "the real driver for the time; use a CPU-only torch, or leave the model as it is"
-)
+# The reducer of a CUDA build asks the real driver for times. Asked before anything is patched.
+OWN_REDUCER = torch.version.cuda is not None
 
 
 def install(patches: Patches, job: Job) -> None:
     model: Any = DistributedDataParallel
     init = model.__init__
+    if OWN_REDUCER:
+        patches.set(dist, "Reducer", Reducer)
+        patches.set(dist, "Logger", Logger)
 
     def init_and_hook(self: Any, *args: Any, **kwargs: Any) -> None:
-        if _CUDA_BUILD:
-            raise RuntimeError(_REFUSAL)
         init(self, *args, **kwargs)
-        self.logger = _Logger(self.logger)
         # Gradients that live in the bucket say so themselves.
         label = None if self.gradient_as_bucket_view else job.label_comm
         self._virtual_hook = _Hook(label)
+        if isinstance(self.reducer, Reducer):
+            self.reducer.hook = self._virtual_hook
+            return
+        self.logger = _Logger(self.logger)
         # torch's fake group gives a future without the tensors that the reducer wants.
         register(self.reducer, self._virtual_hook, _run_hook)
 

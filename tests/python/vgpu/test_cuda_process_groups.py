@@ -17,6 +17,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 import peakline
+from peakline._virtual_cuda import _replicated
 
 MINUTE = datetime.timedelta(minutes=1)
 
@@ -132,12 +133,14 @@ def power_sgd(model: DistributedDataParallel) -> None:
     model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
 
 
-def peak_of_replicated(register: Callable[[DistributedDataParallel], None]) -> int:
-    """Of a model of 24 MiB, which has one bucket."""
+def peak_of_replicated(
+    register: Callable[[DistributedDataParallel], None] = lambda model: None, **options: Any
+) -> int:
+    """Of a model of 24 MiB, which has two buckets."""
     with peakline.virtual_gpu("h200"):
         dist.init_process_group("nccl", rank=0, world_size=4)
         layers = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
-        model = DistributedDataParallel(layers, device_ids=[0])
+        model = DistributedDataParallel(layers, device_ids=[0], **options)
         register(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
@@ -149,7 +152,7 @@ def peak_of_replicated(register: Callable[[DistributedDataParallel], None]) -> i
 
 def test_a_communication_hook_runs_and_its_buffers_count() -> None:
     parameters = 6 * (1024 + 1) * 1024 * 4
-    plain = peak_of_replicated(lambda model: None)
+    plain = peak_of_replicated()
     halves = peak_of_replicated(
         lambda model: model.register_comm_hook(None, default_hooks.bf16_compress_hook)
     )
@@ -159,3 +162,23 @@ def test_a_communication_hook_runs_and_its_buffers_count() -> None:
         lambda model: model._register_builtin_comm_hook(dist.BuiltinCommHookType.FP16_COMPRESS)
     )
     assert builtin == halves
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gradient_as_bucket_view": True},
+        {"static_graph": True},
+        {"find_unused_parameters": True},
+        {"bucket_cap_mb": 3},
+    ],
+)
+def test_the_reducer_for_cuda_builds_allocates_as_torchs_own(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torchs = peak_of_replicated(**options)
+    with_hook = peak_of_replicated(power_sgd, **options)
+    monkeypatch.setattr(_replicated, "OWN_REDUCER", True)
+    assert peak_of_replicated(**options) == torchs
+    assert peak_of_replicated(power_sgd, **options) == with_hook
