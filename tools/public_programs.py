@@ -7,7 +7,7 @@
 
 Each is fetched at its commit (or taken from --sources, which has OWNER+NAME folders), copied, given
 made-up data in place of what it would download, and started from its own folder. What programs
-import is found in --libraries (`catalogue.LIBRARIES` lists it).
+import is found in --libraries (programs/requirements.txt lists it).
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pty
 import shlex
 import shutil
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from programs.catalogue import COMMITS, PROGRAMS, Program
 _HERE = Path(__file__).resolve().parent
 _DOCUMENT = _HERE.parent / "docs" / "programs.md"
 _MIB = 2**20
+_KEPT = ("peak_allocated", "peak_reserved", "partial", "by_category", "steps_completed")
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "offline"}
 
 
@@ -56,7 +59,9 @@ def main() -> int:
 
 def _rows(results: Path) -> list[dict[str, Any]]:
     results.parent.mkdir(parents=True, exist_ok=True)
-    return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    return (
+        [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    )
 
 
 def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
@@ -73,10 +78,12 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     command = [str(Path(sys.executable).with_name("peakline")), "estimate", "--json", "answer.json"]
     command += ["--timeout", str(args.timeout), *shlex.split(program.command)]
     began = time.perf_counter()
+    _, terminal = pty.openpty()  # some ask how wide it is
+    termios.tcsetwinsize(terminal, (24, 80))
     with (args.work / f"{program.name}.log").open("w") as log:
         done = subprocess.run(
             ["timeout", "-k", "5", str(args.timeout + 60), *command],
-            cwd=folder, env=environment, stdout=log, stderr=log, check=False,
+            cwd=folder, env=environment, stdin=terminal, stdout=log, stderr=log, check=False,
         )  # fmt: skip
     seconds = time.perf_counter() - began
     answer = folder / "answer.json"
@@ -89,7 +96,10 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
         "seconds": seconds,
         "result": _result(done.returncode, found, log_text),
         "ours": "site-packages/peakline/" in _last_traceback(log_text).split("Error")[0][-300:],
-        **{key: found.get(key) for key in ("peak_allocated", "peak_reserved", "partial", "by_category")},
+        **{
+            key: found.get(key)
+            for key in ("peak_allocated", "peak_reserved", "partial", "by_category")
+        },
         "steps": len(found.get("steps", [])),
     }
 
@@ -104,7 +114,7 @@ def _make(kind: str, place: Path, args: argparse.Namespace) -> None:
 def _source(repo: str, args: argparse.Namespace) -> Path:
     if args.sources:
         return Path(args.sources, repo.replace("/", "+"))
-    folder = args.work / "sources" / repo.replace("/", "+")
+    folder = Path(args.work) / "sources" / repo.replace("/", "+")
     if not folder.exists():
         git = ["git", "-C", str(folder)]
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
@@ -126,7 +136,9 @@ def _result(status: int, answer: dict[str, Any], log: str) -> str:
     if status in (124, 137):
         return "the time was up"
     lines = [line.strip() for line in _last_traceback(log).splitlines()]
-    errors = [line for line in lines if "Error" in line.split(":")[0] or line.startswith("peakline:")]
+    errors = [
+        line for line in lines if "Error" in line.split(":")[0] or line.startswith("peakline:")
+    ]
     return errors[0][:200] if errors else f"exit status {status}"
 
 
@@ -136,21 +148,23 @@ def _document(rows: list[dict[str, Any]]) -> str:
     lines = [_HEAD.format(answered=answered, count=len(rows))]
     for row in rows:
         program = by_name[row["name"]]
-        where = f"[{program.repo}](https://github.com/{program.repo}/tree/{COMMITS[program.repo]}/{program.folder})"
+        address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
+        where = f"[{program.repo}]({address}/{program.folder})"
         command = program.command.replace("|", "\\|")
-        lines.append(
-            f"| {row['name']} | {where} `{COMMITS[program.repo][:7]}` | `{command}` | {row['result']} | "
-            f"{row['seconds']:.0f} s |"
-        )
+        cells = (row["name"], f"{where} `{COMMITS[program.repo][:7]}`", f"`{command}`")
+        lines.append("| " + " | ".join((*cells, row["result"], f"{row['seconds']:.0f} s")) + " |")
     return "\n".join(lines) + "\n"
 
 
 _HEAD = """# Other people's programs
 
-{answered} of these {count} public programs give an estimate; the others end with the sentence in the table. They are unmodified but for their data, which is made up, and their
-arguments. `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list, the data, and the libraries' versions.
+{answered} of these {count} public programs give an estimate; the others end with the sentence in
+the table. They are unmodified but for their data, which is made up, and their arguments.
+`tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
+the data, and the libraries' versions.
 
-CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. The times are wall times on a busy 2-core machine, imports included.
+CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. The times are
+wall times on a busy 2-core machine, imports included.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""

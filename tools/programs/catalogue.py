@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (commands in one line)
 """Which programs, at which commit, with which data and which command."""
 
 from __future__ import annotations
@@ -34,23 +35,6 @@ COMMITS = {
     "karpathy/nanochat": "92d63d4e8bb4df75c3b71618f31ddde2378b2bcd",
 }
 
-# What the programs import, beside torch: `pip install --no-deps --target FOLDER`.
-LIBRARIES = """
-torchvision==0.28.0 pillow transformers==5.17.0 tokenizers safetensors huggingface_hub<2 hf_xet httpx
-httpcore anyio h11 sniffio certifi idna charset_normalizer urllib3 requests regex pyyaml tqdm fsspec
-psutil packaging typer click shellingham rich markdown_it_py mdurl pygments annotated_doc filelock
-truststore httpx2 httpcore2 accelerate==1.15.0 peft==0.21.2 trl==1.16.0 lightning==2.6.6
-pytorch-lightning==2.6.6 lightning-utilities torchmetrics timm==1.0.30 diffusers==0.42.1
-tensorboard==2.21.0 six absl-py grpcio protobuf markdown werkzeug tensorboard-data-server markupsafe
-einops gymnasium==1.4.0 farama-notifications cloudpickle tyro docstring-parser typeguard scipy
-scikit-learn joblib threadpoolctl matplotlib contourpy cycler fonttools kiwisolver pyparsing
-python-dateutil tiktoken datasets==5.2.0 pyarrow pandas pytz tzdata dill xxhash multiprocess aiohttp
-multidict yarl frozenlist aiosignal attrs propcache aiohappyeyeballs evaluate wandb pydantic
-pydantic-core annotated-types typing-inspection hydra-core omegaconf antlr4-python3-runtime==4.9.3
-deepspeed==0.19.8 hjson msgpack py-cpuinfo ninja fire termcolor adam-atan2-pytorch
-loguru tomli tomli-w
-""".split()
-
 
 @dataclass(frozen=True)
 class Program:
@@ -78,12 +62,14 @@ PROGRAMS = [
     Program("mnist_forward_forward", _EXAMPLES, "mnist_forward_forward", "main.py", _mnist("data")),
     Program("siamese_network", _EXAMPLES, "siamese_network", "main.py", _mnist()),
     Program("vae", _EXAMPLES, "vae", "main.py", _mnist()),
-    Program("imagenet_resnet50", _EXAMPLES, "imagenet", "main.py -- --dummy -a resnet50 -b 64 -j 0"),
+    Program(
+        "imagenet_resnet50", _EXAMPLES, "imagenet", "main.py -- --dummy -a resnet50 -b 64 -j 0"
+    ),
     Program(
         "imagenet_ddp",
         _EXAMPLES,
         "imagenet",
-        "--world-size 4 main.py -- --dummy -a resnet18 -b 256 -j 0 --multiprocessing-distributed"
+        "--world-size 4 main.py -- --dummy -a resnet18 -b 32 -j 0 --multiprocessing-distributed"
         " --dist-url tcp://127.0.0.1:29510 --world-size 1 --rank 0",
     ),
     Program("dcgan", _EXAMPLES, "dcgan", "main.py -- --dataset fake --accel --workers 0"),
@@ -116,7 +102,6 @@ PROGRAMS = [
         {"made": "images"},
     ),
     Program("gat", _EXAMPLES, "gat", "main.py", {"cora": "cora"}),
-    Program("time_sequence_prediction", _EXAMPLES, "time_sequence_prediction", "train.py", {".": "waves"}),
     Program("ddp", _EXAMPLES, "distributed/ddp", "torchrun --nproc_per_node=4 example.py"),
     Program(
         "ddp_tutorial",
@@ -178,9 +163,7 @@ PROGRAMS = [
         "train.py -- -net resnet50 -gpu",
         {"data": "cifar100"},
     ),
-    Program(
-        "unet", "milesial/Pytorch-UNet", ".", "train.py -- --amp -b 2 -e 1", {"data": "masks"}
-    ),
+    Program("unet", "milesial/Pytorch-UNet", ".", "train.py -- --amp -b 2 -e 1", {"data": "masks"}),
     Program("gan", _GAN, "implementations/gan", "gan.py", _mnist("../../data/mnist")),
     Program("wgan_gp", _GAN, "implementations/wgan_gp", "wgan_gp.py", _mnist("../../data/mnist")),
     Program("acgan", _GAN, "implementations/acgan", "acgan.py", _mnist("../../data/mnist")),
@@ -210,9 +193,27 @@ PROGRAMS = [
     Program("cleanrl_dqn", _RL, ".", "cleanrl/dqn.py -- --learning-starts 200", paths=(".",)),
     Program("cleanrl_c51", _RL, ".", "cleanrl/c51.py -- --learning-starts 200", paths=(".",)),
     Program("cleanrl_pqn", _RL, ".", "cleanrl/pqn.py"),
-    Program("vit_decorrelated", "lucidrains/vit-pytorch", ".", "train_vit_decorr.py", {"data": "cifar100"}),
-    Program("x_transformers_enwik8", "lucidrains/x-transformers", ".", "train_enwik8.py", {"data": "enwik8"}),
-    Program("x_transformers_xl", "lucidrains/x-transformers", ".", "train_xl_enwik8.py", {"data": "enwik8"}),
+    Program(
+        "vit_decorrelated",
+        "lucidrains/vit-pytorch",
+        ".",
+        "train_vit_decorr.py",
+        {"data": "cifar100"},
+    ),
+    Program(
+        "x_transformers_enwik8",
+        "lucidrains/x-transformers",
+        ".",
+        "train_enwik8.py",
+        {"data": "enwik8"},
+    ),
+    Program(
+        "x_transformers_xl",
+        "lucidrains/x-transformers",
+        ".",
+        "train_xl_enwik8.py",
+        {"data": "enwik8"},
+    ),
     Program(
         "dit_xl",
         "facebookresearch/DiT",
@@ -329,7 +330,12 @@ PROGRAMS = [
         "--world-size 2 cifar10_deepspeed.py -- --deepspeed",
         {"data": "cifar10"},
     ),
-    Program("modded_nanogpt", "KellerJordan/modded-nanogpt", ".", "torchrun --nproc_per_node=8 train_gpt.py"),
+    Program(
+        "modded_nanogpt",
+        "KellerJordan/modded-nanogpt",
+        ".",
+        "torchrun --nproc_per_node=8 train_gpt.py",
+    ),
     Program(
         "mae_pretrain",
         "facebookresearch/mae",

@@ -1,10 +1,13 @@
+# mypy: disable-error-code="import-not-found"
 """Made-up data in the formats that programs read. `python made_up.py KIND FOLDER`."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import pickle
 import random
+import string
 import struct
 import sys
 from collections.abc import Callable
@@ -58,7 +61,9 @@ def _cifar_batch(path: Path, count: int, **labels: Any) -> None:
 def cifar10(folder: Path) -> None:
     names = [f"data_batch_{n}" for n in range(1, 6)] + ["test_batch"]
     for name in names:
-        _cifar_batch(folder / "cifar-10-batches-py" / name, 512, labels=[n % 10 for n in range(512)])
+        _cifar_batch(
+            folder / "cifar-10-batches-py" / name, 512, labels=[n % 10 for n in range(512)]
+        )
 
 
 @kind
@@ -139,7 +144,7 @@ def wikitext_demo(folder: Path) -> None:
 @kind
 def text(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "input.txt").write_text(_text(100_000))
+    (folder / "input.txt").write_text(_text(100_000) + string.printable)
 
 
 @kind
@@ -183,14 +188,6 @@ def cora(folder: Path) -> None:
 
 
 @kind
-def waves(folder: Path) -> None:
-    import torch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save(np.sin(np.random.default_rng(0).random((100, 1000))), folder / "traindata.pt")
-
-
-@kind
 def tokenizer(folder: Path) -> None:
     """A Hugging Face tokenizer of words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -201,9 +198,9 @@ def tokenizer(folder: Path) -> None:
     names = {word: place for place, word in enumerate([*special.values(), *_WORDS])}
     words = Tokenizer(models.WordLevel(names, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=1024, **special).save_pretrained(
-        folder
-    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, model_max_length=1024, **special
+    ).save_pretrained(folder)
 
 
 @kind
@@ -239,7 +236,7 @@ def bert(folder: Path) -> None:
     for part in ("train", "validation"):
         rows = [
             {"sentence1": one, "sentence2": two, "label": place % 2, "idx": place}
-            for place, (one, two) in enumerate(zip(lines, lines[1:], strict=False))
+            for place, (one, two) in enumerate(itertools.pairwise(lines))
         ]
         (glue / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
 

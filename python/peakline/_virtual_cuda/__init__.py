@@ -10,9 +10,11 @@ from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
+    _bitsandbytes,
     _compile,
     _devices,
     _distributed,
+    _initializers,
     _kernel_notes,
     _libraries,
     _memory,
@@ -80,10 +82,12 @@ def install(engine: Engine, job: Job | None = None) -> Installed:
         _storage.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
+        _initializers.install(patches)
         _compile.install(patches, notes, engine)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, job)
+        _bitsandbytes.install(patches)
         questions = _questions.install(patches, engine)
     except BaseException:
         patches.restore()

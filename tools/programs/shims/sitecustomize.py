@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """Data that programs would download is made up. Python imports this before a program runs.
 
 torchvision checks what it has downloaded by its sum, which made-up files do not have, and its
