@@ -39,7 +39,24 @@ def _ops(module):
             torch.library.define(f"torchvision::{name}", box)
 
 
-_ACTIONS = {"torchvision.extension": _ops}
+def _tiktoken(module):
+    """Its tables are downloaded; programs print text with it."""
+
+    class Characters:
+        n_vocab, eot_token = 50257, 50256
+
+        def encode(self, text, **kwargs):
+            return [ord(c) % 50000 for c in text]
+
+        encode_ordinary = encode
+
+        def decode(self, tokens):
+            return "".join(chr(32 + token % 90) for token in tokens)
+
+    module.get_encoding = lambda name: Characters()
+
+
+_ACTIONS = {"torchvision.extension": _ops, "tiktoken": _tiktoken}
 _ACTIONS |= {"torchvision.datasets.cifar": _cifar, "torchvision.models._api": _weights}
 
 
