@@ -28,6 +28,7 @@ from typing import Any
 from programs.catalogue import COMMITS, PROGRAMS, Program
 
 _HERE = Path(__file__).resolve().parent
+_SHIMS = _HERE / "programs" / "shims"
 _DOCUMENT = _HERE.parent / "docs" / "programs.md"
 _MIB = 2**20
 _KEPT = ("peak_allocated", "peak_reserved", "partial", "by_category", "steps_completed")
@@ -70,7 +71,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     source = _source(program.repo, args)
     subprocess.run(["cp", "-al", str(source), str(copy)], check=True)
     folder = (copy / program.folder).resolve()
-    paths = [str(_HERE / "programs" / "shims"), *(str(copy / path) for path in program.paths)]
+    paths = [str(_SHIMS), *(str(copy / path) for path in program.paths)]
     environment = os.environ | _OFFLINE
     environment["PYTHONPATH"] = ":".join([*paths, args.libraries])
     for place, kind in program.data.items():
@@ -106,7 +107,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
 
 def _make(kind: str, place: Path, args: argparse.Namespace) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"PYTHONPATH": args.libraries}
+    environment = os.environ | {"PYTHONPATH": f"{_SHIMS}:{args.libraries}"}
     command = [sys.executable, str(_HERE / "programs" / "made_up.py"), kind, str(place)]
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
