@@ -152,7 +152,7 @@ def _document(rows: list[dict[str, Any]]) -> str:
         address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
         where = f"[{program.repo}]({address}/{program.folder})"
         command = program.command.replace("|", "\\|")
-        cells = (row["name"], f"{where} `{COMMITS[program.repo][:7]}`", f"`{command}`")
+        cells = (row["name"], f"{where} {COMMITS[program.repo][:7]}", f"<code>{command}</code>")
         lines.append("| " + " | ".join((*cells, row["result"], f"{row['seconds']:.0f} s")) + " |")
     return "\n".join(lines) + "\n"
 
