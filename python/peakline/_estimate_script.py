@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from peakline import _C, _script
-from peakline._estimate import all_ranks, arguments, host, job, needed
+from peakline._estimate import all_ranks, arguments, host, job, needed, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._fit import curve
 
@@ -23,16 +23,19 @@ def main(argv: list[str]) -> int:
     if curve.is_asked_for(argv):
         return curve.main(argv)
     second_pass = needed.SecondPass(argv)
+    others = neighbours.Neighbours(argv)
     args = arguments.parse(argv)
     began = time.perf_counter()
-    status, found = estimate(args, began)
+    status, found = estimate(args, others, began)
     if found is None:
         return status
     _say_what_is_needed(args, found, second_pass)
     return _tell(args, found, time.perf_counter() - began, status)
 
 
-def estimate(args: argparse.Namespace, began: float = 0.0) -> tuple[int, dict[str, Any] | None]:
+def estimate(
+    args: argparse.Namespace, others: neighbours.Neighbours, began: float = 0.0
+) -> tuple[int, dict[str, Any] | None]:
     """The exit status, and the answer unless there is nothing to tell."""
     try:
         if args.script:
@@ -42,11 +45,14 @@ def estimate(args: argparse.Namespace, began: float = 0.0) -> tuple[int, dict[st
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE, None
-    if not args.ranks:
-        return _Estimate(args, program, args.rank or 0, began=began).run()
-    status, answers = all_ranks.estimate_distinct(
-        lambda rank, tell: _Estimate(args, program, rank, tell).run()
-    )
+    with contextlib.closing(others):
+        if args.world_size:
+            others.prepare()
+        if not args.ranks:
+            return _Estimate(args, program, args.rank or 0, others, began=began).run()
+        status, answers = all_ranks.estimate_distinct(
+            lambda rank, tell: _Estimate(args, program, rank, others, tell).run()
+        )
     found = all_ranks.largest(answers) if answers else None
     if found is not None and len(found["ranks"]) < len(found["distinct_ranks"]):
         return status, None
@@ -61,12 +67,14 @@ class _Estimate:
         args: argparse.Namespace,
         program: Any,
         rank: int,
+        others: neighbours.Neighbours,
         tell_ranks: all_ranks.Tell | None = None,
         began: float = 0.0,
     ) -> None:
         self._args = args
         self._program = program
         self._rank = rank
+        self._others = others
         self._tell_ranks = tell_ranks
         self._began = began
 
@@ -95,6 +103,9 @@ class _Estimate:
             self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
             gpu.job.tell_ranks = self._tell_ranks
+            if args.world_size:
+                self._exchange = self._others.of(self._rank, args.wanted)
+                gpu.job.receive, gpu.job.send = self._receive, self._send
             self._course = Course(gpu.steps, args.steps)
             self._generation = Generation()
             self._finders = Finders(gpu.steps)
@@ -138,6 +149,14 @@ class _Estimate:
         if second:
             self._overlay.hide(self._args.hidden)
 
+    def _receive(self, source: int) -> list[Any]:
+        with self._overlay.plainly():
+            return self._exchange.receive(source)
+
+    def _send(self, target: int, objects: list[Any]) -> None:
+        with self._overlay.plainly():
+            self._exchange.send(target, objects)
+
     def _give_up(self, end: Any) -> None:
         """The script cannot be ended from inside: answers for what ran, and ends the process."""
         from peakline._estimate import outcome
@@ -149,6 +168,7 @@ class _Estimate:
                 status = _tell(self._args, found, time.perf_counter() - self._began, status)
         sys.stdout.flush()
         sys.stderr.flush()
+        self._others.close()
         _LEAVE(status)
 
     def _conclude(self, ended: Any) -> tuple[int, dict[str, Any] | None]:

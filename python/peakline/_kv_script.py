@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from peakline import _C, _script
-from peakline._estimate import arguments
+from peakline._estimate import arguments, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._kv.serving import Serving, sharded
 from peakline.run import format_size
@@ -125,7 +125,7 @@ def _run(words: list[str]) -> tuple[int, dict[str, Any] | None, list[Any]]:
 
     caches = Caches()
     with caches.watched():
-        status, answer = estimate(arguments.parse(words))
+        status, answer = estimate(arguments.parse(words), neighbours.Neighbours(words))
     return status, answer, [caches.layers[number] for number in sorted(caches.layers)]
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
@@ -65,8 +70,10 @@ class Steps:
 class FirstOptimizer:
     """Which optimizer's steps are the run's: the outermost that is seen first.
 
-    A wrapper that is an optimizer itself steps around the one inside it, and that is one step. When
-    the first is gone, or another steps on and on without it, a new attempt or stage has begun.
+    A wrapper that is an optimizer itself steps around the one inside it, and that is one step. So
+    is a step of a wrapper that only looks like one, and that may step the one inside it several
+    times: from the second on its own steps count. When the first is gone, or another steps on and
+    on without it, a new attempt or stage has begun.
     """
 
     def __init__(self, steps: Steps, optimizers: Iterable[Optimizer]) -> None:
@@ -75,6 +82,8 @@ class FirstOptimizer:
         self._first = None if first is None else weakref.ref(first)
         self._others: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self.stepped = False
+        self._wrapper: _Wrapper | None = None
+        self._no_wrappers: set[CodeType] = set()  # that were running when an optimizer stepped
 
     def begins(self, optimizer: Optimizer) -> None:
         """An outermost step of `optimizer`."""
@@ -89,8 +98,81 @@ class FirstOptimizer:
             self._first = weakref.ref(optimizer)
 
     def ended(self, optimizer: Optimizer) -> None:
-        if self._first is not None and self._first() is optimizer:
-            self._steps.end(type(optimizer).__name__)
+        if self._first is None or self._first() is not optimizer:
+            return
+        if self._wrapper is not None and self._wrapper.follows(optimizer):
+            return
+        self._wrapper = None
+        wrapper = self._around(optimizer)
+        if wrapper is not None:
+            self._wrapper = _Wrapper(wrapper, optimizer, self._steps)
+        self._steps.end(type(wrapper or optimizer).__name__)
+
+    def _around(self, optimizer: Optimizer) -> Any:
+        """Whose `step` is calling `optimizer`'s: an object with parameter groups that keeps it.
+
+        Frames are not asked for their variables, which would keep tensors alive: who keeps the
+        optimizer and has the code that runs is the one.
+        """
+        running = {code for code in _methods_running("step") if code not in self._no_wrappers}
+        if not running:
+            return None
+        keepers = (owner for owner in _keepers(optimizer) if _code_of_step(owner) in running)
+        found = next(keepers, None)
+        if found is None:
+            self._no_wrappers |= running
+        return found
+
+    def close(self) -> None:
+        if self._wrapper is not None:
+            self._wrapper.close()
+
+
+class _Wrapper:
+    """Something that steps an optimizer as part of its own steps, which are counted."""
+
+    def __init__(self, wrapper: Any, inner: Optimizer, steps: Steps) -> None:
+        self._wrapper, self._inner = weakref.ref(wrapper), weakref.ref(inner)
+        name, step = type(wrapper).__name__, wrapper.step
+
+        @functools.wraps(step)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            result = step(*args, **kwargs)
+            steps.end(name)
+            return result
+
+        wrapper.step = counted
+
+    def follows(self, optimizer: Optimizer) -> bool:
+        return self._wrapper() is not None and self._inner() is optimizer
+
+    def close(self) -> None:
+        wrapper = self._wrapper()
+        if wrapper is not None:
+            del wrapper.step
+
+
+def _methods_running(name: str) -> Iterator[CodeType]:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == name and code.co_varnames[:1] == ("self",):
+            yield code
+        frame = frame.f_back
+
+
+def _keepers(optimizer: Optimizer) -> Iterator[Any]:
+    for referrer in gc.get_referrers(optimizer):
+        owners = gc.get_referrers(referrer) if isinstance(referrer, dict) else [referrer]
+        for owner in owners:
+            if getattr(owner, "__dict__", None) is referrer or owner is referrer:
+                yield owner
+
+
+def _code_of_step(owner: Any) -> Any:
+    if isinstance(owner, (Optimizer, nn.Module, type)) or not hasattr(owner, "param_groups"):
+        return None
+    return getattr(getattr(type(owner), "step", None), "__code__", None)
 
 
 class GuessedSteps:

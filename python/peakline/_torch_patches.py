@@ -121,6 +121,7 @@ class OptimizerWatch:
             self._session.phase(_C.PHASE_OPTIMIZER, False)
 
     def close(self) -> None:
+        self._first.close()
         while self._running:
             self._running.pop()
             self._session.phase(_C.PHASE_OPTIMIZER, False)

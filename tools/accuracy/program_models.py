@@ -424,3 +424,113 @@ def masked_encoder_eval_and_muon(device: str) -> Step:
             net(torch.rand(96, 256, 512, device=device))
 
     return step
+
+
+@program
+def guided_sampler(device: str) -> Step:
+    """A denoiser trained for one step, then asked eight times, twice at once, without gradients."""
+
+    class Block(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(width, elementwise_affine=False)
+            self.attend = nn.MultiheadAttention(width, 8, batch_first=True)
+            self.change = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))  # fmt: skip
+            self.shift = nn.Linear(width, 4 * width)
+
+        def forward(self, x: Tensor, when: Tensor) -> Tensor:
+            a, b, c, d = self.shift(F.silu(when))[:, None].chunk(4, dim=-1)
+            y = self.norm(x) * (1 + a)
+            x = x + b * self.attend(y, y, y, need_weights=False)[0]
+            return x + d * self.change(self.norm(x) * (1 + c))
+
+    class Denoiser(nn.Module):
+        def __init__(self, width: int = 512) -> None:
+            super().__init__()
+            self.cut = nn.Conv2d(4, width, 2, 2)
+            self.kinds, self.times = nn.Embedding(101, width), nn.Linear(256, width)
+            self.blocks = nn.ModuleList(Block(width) for _ in range(8))
+            self.out = nn.Linear(width, 16)
+
+        def forward(self, x: Tensor, time: Tensor, kind: Tensor) -> Tensor:
+            waves = torch.exp(-math.log(10000) * torch.arange(128, device=x.device) / 128)
+            angles = time[:, None].float() * waves
+            when = self.times(torch.cat([angles.cos(), angles.sin()], -1)) + self.kinds(kind)
+            tokens = self.cut(x).flatten(2).transpose(1, 2)
+            for block in self.blocks:
+                tokens = block(tokens, when)
+            side = x.shape[-1] // 2
+            return F.pixel_shuffle(self.out(tokens).transpose(1, 2).unflatten(2, (side, side)), 2)
+
+    net = Denoiser().to(device)
+    mean = copy.deepcopy(net).requires_grad_(False)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, weight_decay=0.0)
+
+    def step() -> None:
+        x, time = torch.randn(24, 4, 32, 32, device=device), torch.randint(0, 1000, (24,), device=device)  # fmt: skip
+        kind = torch.randint(0, 101, (24,), device=device)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = F.mse_loss(net(x, time, kind).float(), torch.randn_like(x))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, fast in zip(mean.parameters(), net.parameters(), strict=True):
+                slow.lerp_(fast, 0.001)
+            seen = torch.randn(16, 4, 32, 32, device=device)
+            both = torch.cat(
+                [torch.arange(16, device=device), torch.full((16,), 100, device=device)]
+            )
+            for at in torch.linspace(999, 0, 8, device=device):
+                told, free = mean(seen.repeat(2, 1, 1, 1), at.expand(32), both).chunk(2)
+                seen = seen - (free + 4.0 * (told - free)) / 8
+                if not torch.isfinite(seen).all():
+                    raise SystemExit("diverged")
+
+    return step
+
+
+@program
+def smoothed_encoder_decoder(device: str) -> Step:
+    """torch's own Transformer, sentences of different lengths, smoothed labels, then greedy search."""
+    words, width = 16000, 512
+
+    class Translator(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Embedding(words, width), nn.Embedding(words, width)
+            self.body = nn.Transformer(width, 8, 4, 4, 2048, batch_first=True)
+            self.head = nn.Linear(width, words, bias=False)
+
+        def forward(self, source: Tensor, target: Tensor) -> Tensor:
+            later = nn.Transformer.generate_square_subsequent_mask(target.shape[1], device=source.device)  # fmt: skip
+            seen = self.body(self.one(source), self.other(target), tgt_mask=later, tgt_is_causal=True, src_key_padding_mask=source == 0, memory_key_padding_mask=source == 0)  # fmt: skip
+            return self.head(seen)
+
+    net = Translator().to(device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=5e-4, betas=(0.9, 0.98), fused=True)
+    lengths = [96, 80, 64, 96] * 8
+
+    def step() -> None:
+        net.train()
+        source = torch.randint(1, words, (32, 96))
+        for row, length in zip(source, lengths, strict=True):
+            row[length:] = 0
+        source = source.to(device)
+        target = torch.randint(1, words, (32, 81), device=device)
+        logits = net(source, target[:, :-1])
+        loss = F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0, label_smoothing=0.1)  # fmt: skip
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        net.eval()
+        said = torch.ones(32, 1, dtype=torch.long, device=device)
+        with torch.no_grad():
+            while said.shape[1] < 12:
+                following = net(source, said)[:, -1].argmax(-1, keepdim=True)
+                said = torch.cat([said, following], 1)
+                if (following == 2).all():
+                    break
+
+    return step

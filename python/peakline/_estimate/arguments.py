@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from peakline import _C
-from peakline._estimate import hf_flags, job, launchers, needed, step_on
+from peakline._estimate import hf_flags, job, launchers, needed, neighbours, step_on
 from peakline._virtual_cuda import _policy
 
 BAD_USAGE = 2
@@ -53,6 +53,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
             parser.error(f"cannot write '{path}'")
     if args.second_pass:
         needed.prepare(args)
+    if args.until_sent:
+        neighbours.follow(args)
     return args
 
 
@@ -150,6 +152,8 @@ def _parser() -> _Parser:
         "apex)",
     )
     parser.add_argument("--second-pass", help=argparse.SUPPRESS)
+    parser.add_argument("--until-sent", help=argparse.SUPPRESS)
+    parser.set_defaults(wanted="")
     parser.add_argument(
         "--devices", type=int, metavar="N", help="how many GPUs, 1 to 8; default: 1"
     )

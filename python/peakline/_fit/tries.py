@@ -67,10 +67,12 @@ class Tries:
 
     def _job(self, values: Values) -> warm.Job:
         def job() -> tuple[int, dict[str, Any] | None]:
+            from peakline._estimate import neighbours
             from peakline._estimate_script import estimate
 
             args = self._orders.estimate_args(values, self.memory)
-            status, answer = estimate(args)
+            words = self._orders.estimate_words(values, self.memory)
+            status, answer = estimate(args, neighbours.Neighbours(words))
             if answer is not None:
                 answer["files"] = warm.local_files()
                 answer.pop("made", None)

@@ -10,12 +10,14 @@ from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
+    _bitsandbytes,
     _compiled,
     _custom_ops,
     _devices,
     _distributed,
     _graphs,
     _host,
+    _initializers,
     _jiterator,
     _kernel_notes,
     _legacy_types,
@@ -92,11 +94,13 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
             _host.install(patches, engine)
         _parallel.install(patches)
         _random.install(patches, engine)
+        _initializers.install(patches)
         _compiled.install(patches, notes, engine, options)
         _stand_ins.install(patches, notes, engine, options)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
-        _replicated.install(patches, notes, job)
+        _replicated.install(patches, job)
+        _bitsandbytes.install(patches)
         questions = _questions.install(patches, engine)
         _custom_ops.install(patches, questions)
     except BaseException:

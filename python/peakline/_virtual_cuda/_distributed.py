@@ -1,128 +1,152 @@
-"""Process groups of a virtual run: one rank of a world that is not there."""
+"""Process groups of a virtual run: one rank of a world that is not there.
+
+torch's own functions make them, down to where a rank would look for the others and where a backend
+would be opened. So it does not matter from where a program has them.
+"""
 
 from __future__ import annotations
 
-import functools
-import os
 import sys
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
-from peakline import _C
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
 from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._refused import refusal
+from peakline._virtual_cuda._stores import rank_and_world_size
 
+_FAKE = "fake"
 _NOTE = "process groups are fake: this is rank {rank} of {world}, and collectives move nothing"
+_SYMMETRIC = (
+    "symmetric memory (and asynchronous tensor parallelism, which uses it) is memory that other "
+    "GPUs write to, and a virtual run has no other; leave it out"
+)
 
 
 def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     if not dist.is_available():
         return
-    from peakline._virtual_cuda import _meshes, _objects, _routing, _stages  # these need more of it
+    from peakline._virtual_cuda import (  # these need more of torch.distributed
+        _checkpoints,
+        _meshes,
+        _nccl_group,
+        _objects,
+        _routing,
+        _stages,
+        _stores,
+        _works,
+    )
 
     module: Any = dist.distributed_c10d
-    groups = _Groups(module.init_process_group, module.new_group, notes, job)
-    replaced = {
-        "init_process_group": groups.init_process_group,
-        "new_group": groups.new_group,
-        "is_nccl_available": lambda: True,
-    }
-    for name, function in replaced.items():
-        patches.set(module, name, function)
-        patches.set(dist, name, function)
-    helper = module._new_process_group_helper
-    patches.set(module, "_new_process_group_helper", _noted(helper, job))
-    patches.set(module.Work, "wait", _told_wait(module.Work.wait))
+    groups = _Groups(module, notes, job)
+    patches.set(module, "_new_process_group_helper", groups.new)
+    for owner in (module, dist):
+        patches.set_where_present(owner, "split_group", _split_group)
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
     patches.on_restore(groups.close)
+    _refuse_symmetric_memory(patches)
+    _nccl_group.install(patches)
+    _stores.install(patches)
+    _works.install(patches, lambda: groups.made)
+    _checkpoints.install(patches, lambda: groups.made)
     _meshes.install(patches)
-    _objects.install(patches)
+    _objects.install(patches, job)
     _routing.install(patches, engine, job)
     _stages.install(patches, job)
 
 
-def _noted(helper: Any, job: Job) -> Any:
-    """Every group is made here, those of meshes too."""
-
-    @functools.wraps(helper)
-    def new_process_group(
-        group_size: int, group_rank: int, ranks: Any, *args: Any, **kw: Any
-    ) -> Any:
-        made = helper(group_size, group_rank, ranks, *args, **kw)
-        if made[0] is not dist.GroupMember.NON_GROUP_MEMBER:
-            job.add_communicator(tuple(ranks) or tuple(range(group_size)))
-        return made
-
-    return new_process_group
-
-
-def _told_wait(wait: Any) -> Any:
-    """The clock hears when a collective that was started before has to be done."""
-
-    @functools.wraps(wait)
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _C.vgpu.join_collectives()
-        return wait(self, *args, **kwargs)
-
-    return told
-
-
 class _Groups:
-    """Answers requests for any backend with torch's own fake one."""
+    """Every group is made here, those of meshes too: torch's fake one, whatever was asked for."""
 
-    def __init__(self, init: Any, new_group: Any, notes: Notes, job: Job) -> None:
-        self._init = init
-        self._new_group = new_group
+    def __init__(self, module: Any, notes: Notes, job: Job) -> None:
+        self._module = module
+        self._helper = module._new_process_group_helper
         self._notes = notes
         self._job = job
-        self._made = False
+        self.made = False
 
-    def init_process_group(
+    def new(
         self,
-        backend: Any = None,
-        init_method: Any = None,
-        timeout: Any = None,
-        world_size: int = -1,
-        rank: int = -1,
-        store: Any = None,
+        group_size: int,
+        group_rank: int,
+        ranks: Any,
+        backend: Any,
+        store: Any,
+        group_name: str,
+        backend_options: Any = None,
+        device_id: Any = None,
         **kwargs: Any,
-    ) -> None:
-        from torch.testing._internal.distributed.fake_pg import FakeStore
+    ) -> Any:
+        """As torch's `_new_process_group_helper`."""
+        is_default = len(ranks) == 0
+        if not is_default and not self.made:  # a world from before the virtual run
+            options = {"backend_options": backend_options, "device_id": device_id, **kwargs}
+            return self._helper(
+                group_size, group_rank, ranks, backend, store, group_name, **options
+            )
+        from torch.testing._internal.distributed import fake_pg  # noqa: F401 (registers its backend)
 
-        if rank < 0:
-            rank = int(os.environ.get("RANK", "0"))
-        if world_size < 0:
-            world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        if str(backend) != "fake":
-            self._notes.add(_NOTE.format(rank=rank, world=world_size))
+        if group_size < 0:  # MPI's own launcher would tell
+            group_rank, group_size = rank_and_world_size()
+        made = self._helper(group_size, group_rank, ranks, _FAKE, store, group_name, **kwargs)
+        if is_default:
+            self._begin(group_rank, group_size, backend)
+        if made[0] is not dist.GroupMember.NON_GROUP_MEMBER:
+            self._answer_as(made[0], backend, backend_options)
+            if _is_for_gpus(backend):
+                self._job.add_communicator(tuple(ranks) or tuple(range(group_size)))
+        return made
+
+    def _begin(self, rank: int, world_size: int, backend: Any) -> None:
+        self.made = True
         self._job.world_size = world_size
-        self._job.groups_use_nccl = _is_for_gpus(backend)
-        self._init("fake", rank=rank, world_size=world_size, store=FakeStore())
-        self._made = True
+        if str(backend) != _FAKE:
+            self._notes.add(_NOTE.format(rank=rank, world=world_size))
 
-    def new_group(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._made:
-            return self._new_group(*args, **kwargs)
-        backend = args[2] if len(args) > 2 else kwargs.pop("backend", None)
-        kwargs.pop("pg_options", None)
-        if len(args) > 2:  # after ranks and timeout: backend and its options
-            args = (*args[:2], None, None, *args[4:])
-        before = self._job.groups_use_nccl
-        if backend is not None:
-            self._job.groups_use_nccl = _is_for_gpus(backend)
-        try:
-            return self._new_group(*args, **kwargs)
-        finally:
-            self._job.groups_use_nccl = before
+    def _answer_as(self, group: Any, backend: Any, options: Any) -> None:
+        """get_backend() and get_backend_config() tell what was asked for."""
+        if str(backend) == _FAKE:
+            return
+        from peakline._virtual_cuda._nccl_group import ProcessGroupNCCL
+
+        world = self._module._world
+        world.pg_map[group] = (self._module.Backend(backend), world.pg_map[group][1])
+        config = self._module.BackendConfig(self._module.Backend(backend))
+        world.pg_backend_config[group] = str(config)
+        if "nccl" in str(config):
+            ProcessGroupNCCL.adopt(group._get_backend(torch.device("cuda")), options)
 
     def close(self) -> None:
         """A group that only a virtual run knows must not outlive it."""
-        if self._made and dist.is_initialized():
+        if self.made and dist.is_initialized():
             dist.destroy_process_group()
-        self._made = False
+        self.made = False
+
+
+def _split_group(
+    parent_pg: Any = None, split_ranks: Any = None, timeout: Any = None, *args: Any, **kwargs: Any
+) -> Any:
+    """NCCL splits a communicator; a new group has the same ranks."""
+    if not split_ranks:
+        raise ValueError("split_ranks cannot be None or empty")
+    parent = dist.get_process_group_ranks(parent_pg or dist.group.WORLD)
+    backend, description = dist.get_backend(parent_pg), kwargs.get("group_desc")
+    for places in split_ranks:
+        ranks = [parent[place] for place in places]
+        if dist.get_rank() in ranks:
+            return dist.new_group(ranks, timeout, backend, group_desc=description)
+    return None
+
+
+def _refuse_symmetric_memory(patches: Patches) -> None:
+    symmetric: Any = getattr(torch._C._distributed_c10d, "_SymmetricMemory", None)
+    for name in ("empty_strided_p2p", "get_mempool_allocator", "rendezvous", "set_group_info"):
+        if hasattr(symmetric, name):
+            patches.set(symmetric, name, staticmethod(refusal(_SYMMETRIC)))
 
 
 def _is_for_gpus(backend: Any) -> bool:

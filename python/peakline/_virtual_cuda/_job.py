@@ -31,18 +31,20 @@ class Job:
 
     def __init__(self) -> None:
         self.tell_ranks: Callable[[str, list[int]], None] | None = None
+        # Objects from another rank, by its number, and to one: for who can run that rank, too.
+        self.receive: Callable[[int], list[Any]] | None = None
+        self.send: Callable[[int, list[Any]], None] = lambda rank, objects: None
         self.label_comm: Callable[[torch.Tensor], None] = lambda tensor: None
         self.routing_imbalance = 1.0
         self.routed = False  # a program used how many tokens each expert is taken to get
         self.kinds = RankKinds()
-        self.groups_use_nccl = True  # those that are being made
         self._communicators: dict[tuple[int, ...], None] = {}
         self.world_size = 1
 
     def add_communicator(self, ranks: tuple[int, ...]) -> None:
         """A group that is used on a GPU. The same ranks again are a communicator again in NCCL,
         but torch reuses one where the group is the same; groups of one rank need none."""
-        if len(ranks) > 1 and self.groups_use_nccl:
+        if len(ranks) > 1:
             self._communicators[ranks] = None
 
     @property

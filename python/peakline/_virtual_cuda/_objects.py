@@ -7,6 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from peakline._patches import Patches
+from peakline._virtual_cuda._job import Job
 
 _RECEIVE = (
     "this rank waits for a Python object from another one, and a virtual run has no other; where a "
@@ -14,16 +15,18 @@ _RECEIVE = (
 )
 
 
-def install(patches: Patches) -> None:
-    """Everybody says what this rank says. What only another rank knows is refused."""
+def install(patches: Patches, job: Job) -> None:
+    """Everybody says what this rank says. What only another rank knows is asked of `job`, and
+    refused where that cannot find out."""
     module: Any = dist.distributed_c10d
+    exchange = _Exchange(job)
     replaced = {
         "all_gather_object": all_gather_object,
         "gather_object": gather_object,
         "broadcast_object_list": broadcast_object_list,
         "scatter_object_list": scatter_object_list,
-        "send_object_list": send_object_list,
-        "recv_object_list": recv_object_list,
+        "send_object_list": exchange.send_object_list,
+        "recv_object_list": exchange.recv_object_list,
     }
     for name, function in replaced.items():
         if hasattr(module, name):
@@ -57,9 +60,41 @@ def scatter_object_list(
         scatter_object_output_list[0] = scatter_object_input_list[dist.get_rank(group)]
 
 
-def send_object_list(object_list: list[Any], *args: Any, **kwargs: Any) -> None:
-    """Nobody is there to get it."""
+class _Exchange:
+    """From one rank to another."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def send_object_list(
+        self,
+        object_list: list[Any],
+        dst: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_dst: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._job.send(_global_rank(dst, group, group_dst), object_list)
+
+    def recv_object_list(
+        self,
+        object_list: list[Any],
+        src: int | None = None,
+        group: Any = None,
+        device: Any = None,
+        group_src: int | None = None,
+        **kwargs: Any,
+    ) -> int:
+        source = _global_rank(src, group, group_src)
+        if self._job.receive is None:
+            raise RuntimeError(_RECEIVE)
+        object_list[:] = self._job.receive(source)
+        return source
 
 
-def recv_object_list(object_list: list[Any], *args: Any, **kwargs: Any) -> int:
-    raise RuntimeError(_RECEIVE)
+def _global_rank(rank: int | None, group: Any, place: int | None) -> int:
+    """`place`: in `group`."""
+    if rank is not None:
+        return rank
+    return dist.get_process_group_ranks(group or dist.group.WORLD)[place or 0]

@@ -42,6 +42,41 @@ while True:
     optimizer.zero_grad()
 """
 
+# Two stages on each rank, which learn the shapes of their inputs from each other.
+INTERLEAVED = """
+import os, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, ScheduleInterleaved1F1B
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+def part(stage):
+    return nn.Linear(256 * (stage + 1), 256 * (stage + 2), device=device)
+stages = [PipelineStage(part(n), n, 2 * world, device) for n in (rank, rank + world)]
+loss = lambda y, t: (y.mean(1) - t.mean(1)).square().mean()
+schedule = ScheduleInterleaved1F1B(stages, 4, loss_fn=loss)
+optimizer = torch.optim.AdamW([p for stage in stages for p in stage.submod.parameters()])
+while True:
+    x = torch.randn(8, 256, device=device)
+    schedule.step(*([x] if rank == 0 else []), **({"target": x} if rank == world - 1 else {}))
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+SAVES_SHARDS = """
+import os, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+model = fully_shard(nn.Linear(64, 64, device="cuda"))
+dcp.save({"model": model.state_dict()}, checkpoint_id="kept")
+state = {"model": model.state_dict()}
+dcp.load(state, checkpoint_id="kept")
+dcp.save({"model": model.state_dict()}, checkpoint_id="fresh")
+print("saved and loaded", sorted(os.listdir("kept")))
+"""
+
 
 @pytest.mark.parametrize(
     ("flags", "words"),
@@ -93,6 +128,40 @@ def test_one_rank_of_each_stage_is_estimated_and_the_largest_shown(tmp_path: Pat
         "run.1.peak",
         "run.2.peak",
     ]
+
+
+def estimated(script: Path, *flags: str) -> dict[str, Any]:
+    """The answer, from a process whose folder is the script's."""
+    command = [sys.executable, "-m", "peakline._estimate_script", script.name, *flags]
+    command += ["--steps", "2", "--json", "-"]
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found | {"stderr": done.stderr}
+
+
+def test_a_stage_learns_its_inputs_shape_from_the_rank_before(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(INTERLEAVED)
+    answer = estimated(script, "--world-size", "2", "--rank", "1")
+    assert not answer["partial"]
+    parameters = sum((256 * (n + 1) + 1) * 256 * (n + 2) * 4 for n in (1, 3))
+    assert answer["by_category"]["Parameter"] == parameters
+    assert sum(answer["by_category"][name] for name in ("Gradient", "Optstate")) >= 3 * parameters
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_saved_shards_are_read_back_and_replace_nothing(tmp_path: Path, rank: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SAVES_SHARDS)
+    (tmp_path / "kept").mkdir()
+    before = {name: tmp_path / "kept" / name for name in (".metadata", "__0_0.distcp")}
+    for path in before.values():
+        path.write_text("of a real run")
+    answer = estimated(script, "--world-size", "2", "--rank", rank)
+    assert "saved and loaded" in answer["stderr"]
+    assert {path.read_text() for path in before.values()} == {"of a real run"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "train.py"]
 
 
 def test_a_rank_that_waits_for_an_object_is_told_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -261,6 +262,39 @@ def test_a_wrapper_around_an_optimizer_makes_one_step_a_call(folder: Path, answe
     found = answer("wrapped.py")
     assert found["steps_completed"] == 3
     assert found["steps_by"] == "Around"
+
+
+SHARDED = """
+    import torch
+
+    class Sharded:  # no optimizer of torch's, and steps its own once for each group
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+            self.param_groups = list(optimizer.param_groups)
+
+        def step(self):
+            for group in self.param_groups:
+                self.optimizer.param_groups = [group]
+                self.optimizer.step()
+
+    layers = [torch.nn.Linear(64, 64).cuda() for _ in range(3)]
+    groups = [{"params": layer.parameters()} for layer in layers]
+    optimizer = Sharded(torch.optim.SGD(groups, lr=0.1))
+    for step in range(100):
+        torch.nn.Sequential(*layers)(torch.zeros(8, 64, device="cuda")).sum().backward()
+        optimizer.step()
+        print("made", step)
+"""
+
+
+def test_a_wrapper_that_steps_its_optimizer_once_for_each_group_makes_one_step(
+    folder: Path, estimate: Estimate
+) -> None:
+    write(folder, "sharded.py", SHARDED)
+    done = estimate("sharded.py", "--json", "answer.json")
+    found = json.loads((folder / "answer.json").read_text())
+    assert (found["steps_completed"], found["steps_by"]) == (3, "Sharded")
+    assert done.stderr.count("made") == 2  # the third is ended at its end
 
 
 def test_a_new_attempt_with_a_new_optimizer_is_counted(folder: Path, answer: Answer) -> None:

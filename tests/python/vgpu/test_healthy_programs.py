@@ -210,3 +210,17 @@ def test_a_search_that_waits_for_convergence_runs_to_its_bound() -> None:
         x = moved
         rounds += 1
     assert rounds == 50
+
+
+@pytest.mark.parametrize(
+    ("std", "a", "b"), [(0.02, -0.06, 0.06), (1.0, -2.0, 2.0), (0.02, 0.5, 0.6)]
+)
+@pytest.mark.filterwarnings("ignore:mean is more than")
+def test_truncated_normal_weights_are_drawn_until_none_is_out_of_bounds(
+    std: float, a: float, b: float
+) -> None:
+    weight = torch.empty(1 << 20, device="cuda")
+    before = torch.cuda.memory_allocated()
+    nn.init.trunc_normal_(weight, std=std, a=a, b=b)
+    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.max_memory_allocated() >= 4 * before  # later draws lie beside the first

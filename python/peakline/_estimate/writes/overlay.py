@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 # nothing is in their place. Event files are a logger's.
 _SAVES = {".bin", ".ckpt", ".distcp", ".gguf", ".h5", ".hdf5", ".npy", ".npz", ".onnx", ".params"}
 _SAVES |= {".pkl", ".pickle", ".pt", ".pt2", ".ptl", ".pth", ".safetensors", ".tar", ".weights"}
-_EVENTS = "events.out.tfevents"
+_NAMES = ("events.out.tfevents", ".metadata")  # how they begin; the second is a sharded save's
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -312,7 +312,7 @@ def _short(path: str) -> str:
 
 def _is_save(key: str) -> bool:
     name = os.path.basename(key)
-    return Path(name).suffix.lower() in _SAVES or name.startswith(_EVENTS)
+    return Path(name).suffix.lower() in _SAVES or name.startswith(_NAMES)
 
 
 def _exists(path: str) -> bool:

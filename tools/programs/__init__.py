@@ -1,0 +1,1 @@
+"""Other people's programs, and how `peakline estimate` is shown on them."""

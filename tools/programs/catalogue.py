@@ -1,0 +1,346 @@
+# ruff: noqa: E501 (commands in one line)
+"""Which programs, at which commit, with which data and which command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# The commits that were current when the table was made.
+COMMITS = {
+    "pytorch/examples": "77f55b912142e11fcfdf5b530231fb9c52f181e8",
+    "karpathy/nanoGPT": "3adf61e154c3fe3fca428ad6bc3818b27a3b8291",
+    "karpathy/minGPT": "37baab71b9abea1b76ab957409a1cc2fbfba8a26",
+    "karpathy/makemore": "988aa59e4d8fefa526d06f3b453ad116258398d4",
+    "karpathy/llm.c": "f1e2ace651495b74ae22d45d1723443fd00ecd3a",
+    "kuangliu/pytorch-cifar": "49b7aa97b0c12fe0d4054e670403a16b6b834ddd",
+    "weiaicunzai/pytorch-cifar100": "11d8418f415b261e4ae3cb1ffe20d06ec95b98e4",
+    "milesial/Pytorch-UNet": "21d7850f2af30a9695bbeea75f3136aa538cfc4a",
+    "eriklindernoren/PyTorch-GAN": "36d3c77e5ff20ebe0aeefd322326a134a279b93e",
+    "vwxyzjn/cleanrl": "fe8d8a03c41a7ef5b523e2e354bd01c363e786bb",
+    "lucidrains/vit-pytorch": "69d24fe9e3024c0d4b02761123b8583a24ebed1e",
+    "lucidrains/x-transformers": "9252ed7838021ee61e6c5be0930b3a9a88efdf06",
+    "facebookresearch/DiT": "ed81ce2229091fd4ecc9a223645f95cf379d582b",
+    "facebookresearch/dino": "7c446df5b9f45747937fb0d72314eb9f7b66930a",
+    "facebookresearch/mae": "efb2a8062c206524e35e47d04501ed4f544c0ae8",
+    "Lightning-AI/pytorch-lightning": "7f0c3436cd3f6ad3753125672024fc415cbcb414",
+    "huggingface/accelerate": "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83",
+    "huggingface/transformers": "d56c55bf564ddb176759eb6ec199442682564916",
+    "huggingface/trl": "f2cd57710ae345ea6428ae95363267fcf38a3dc8",
+    "huggingface/pytorch-image-models": "aa4b5850c1543fa488abf260f18390eda46cf85d",
+    "pytorch/vision": "e6f04004f0e0f759b44329d9ee6751a55abf0f83",
+    "pytorch/torchtitan": "b5bcd76c66d0acb1a08b176d9639425bc55e0b2a",
+    "yunjey/pytorch-tutorial": "0500d3df5a2a8080ccfccbc00aca0eacc21818db",
+    "deepspeedai/DeepSpeedExamples": "45b4b7156c8794a3452a5a7d03dbd8d797068569",
+    "KellerJordan/modded-nanogpt": "f411b3d346aa52d3504324ca93c230fd84c6c07f",
+    "karpathy/nanochat": "92d63d4e8bb4df75c3b71618f31ddde2378b2bcd",
+}
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    repo: str
+    folder: str  # of the repository, in which it is started
+    command: str  # after `peakline estimate`; peakline's own flags come first
+    data: dict[str, str] = field(default_factory=dict)  # by place, relative to the folder
+    paths: tuple[str, ...] = ()  # of the repository, to import from
+
+
+def _mnist(place: str = "../data") -> dict[str, str]:
+    return {place: "mnist"}
+
+
+_EXAMPLES = "pytorch/examples"
+_GAN = "eriklindernoren/PyTorch-GAN"
+_RL = "vwxyzjn/cleanrl"
+_LIGHTNING = "Lightning-AI/pytorch-lightning"
+_TUTORIAL = "yunjey/pytorch-tutorial"
+
+PROGRAMS = [
+    Program("mnist", _EXAMPLES, "mnist", "main.py", _mnist()),
+    Program("mnist_rnn", _EXAMPLES, "mnist_rnn", "main.py -- --accel", _mnist()),
+    Program("mnist_forward_forward", _EXAMPLES, "mnist_forward_forward", "main.py", _mnist("data")),
+    Program("siamese_network", _EXAMPLES, "siamese_network", "main.py", _mnist()),
+    Program("vae", _EXAMPLES, "vae", "main.py", _mnist()),
+    Program(
+        "imagenet_resnet50", _EXAMPLES, "imagenet", "main.py -- --dummy -a resnet50 -b 64 -j 0"
+    ),
+    Program(
+        "imagenet_ddp",
+        _EXAMPLES,
+        "imagenet",
+        "--world-size 4 main.py -- --dummy -a resnet18 -b 32 -j 0 --multiprocessing-distributed"
+        " --dist-url tcp://127.0.0.1:29510 --world-size 1 --rank 0",
+    ),
+    Program("dcgan", _EXAMPLES, "dcgan", "main.py -- --dataset fake --accel --workers 0"),
+    Program(
+        "word_language_model_lstm",
+        _EXAMPLES,
+        "word_language_model",
+        "main.py -- --accel --data made",
+        {"made": "wikitext"},
+    ),
+    Program(
+        "word_language_model_transformer",
+        _EXAMPLES,
+        "word_language_model",
+        "main.py -- --accel --model Transformer --data made",
+        {"made": "wikitext"},
+    ),
+    Program(
+        "super_resolution",
+        _EXAMPLES,
+        "super_resolution",
+        "main.py -- --upscale_factor 3 --accel --nEpochs 2 --threads 0",
+        {"dataset": "bsds300"},
+    ),
+    Program(
+        "fast_neural_style",
+        _EXAMPLES,
+        "fast_neural_style",
+        "neural_style/neural_style.py -- train --dataset made --save-model-dir . --accel",
+        {"made": "images"},
+    ),
+    Program("gat", _EXAMPLES, "gat", "main.py", {"cora": "cora"}),
+    Program("ddp", _EXAMPLES, "distributed/ddp", "torchrun --nproc_per_node=4 example.py"),
+    Program(
+        "ddp_tutorial",
+        _EXAMPLES,
+        "distributed/ddp-tutorial-series",
+        "torchrun --nproc_per_node=4 multigpu_torchrun.py 3 1",
+    ),
+    Program("fsdp2", _EXAMPLES, "distributed/FSDP2", "torchrun --nproc_per_node=4 example.py"),
+    Program(
+        "tensor_parallel",
+        _EXAMPLES,
+        "distributed/tensor_parallelism",
+        "torchrun --nproc_per_node=4 tensor_parallel_example.py",
+    ),
+    Program(
+        "sequence_parallel",
+        _EXAMPLES,
+        "distributed/tensor_parallelism",
+        "torchrun --nproc_per_node=4 sequence_parallel_example.py",
+    ),
+    Program(
+        "fsdp_with_tensor_parallel",
+        _EXAMPLES,
+        "distributed/tensor_parallelism",
+        "torchrun --nproc_per_node=4 fsdp_tp_example.py",
+    ),
+    Program(
+        "nanogpt_shakespeare",
+        "karpathy/nanoGPT",
+        ".",
+        "train.py -- config/train_shakespeare_char.py --compile=False",
+        {"data/shakespeare_char": "tokens"},
+    ),
+    Program(
+        "nanogpt_gpt2_ddp",
+        "karpathy/nanoGPT",
+        ".",
+        "torchrun --nproc_per_node=8 train.py --dataset=made --compile=False",
+        {"data/made": "tokens"},
+    ),
+    Program("mingpt_adder", "karpathy/minGPT", "projects/adder", "adder.py", paths=(".",)),
+    Program(
+        "mingpt_chargpt", "karpathy/minGPT", "projects/chargpt", "chargpt.py", {".": "text"}, (".",)
+    ),
+    Program("makemore", "karpathy/makemore", ".", "makemore.py -- --device cuda -n 0 --n-embd 256"),
+    Program(
+        "llm_c_gpt2",
+        "karpathy/llm.c",
+        ".",
+        "train_gpt2.py -- --input_bin made/train.bin --input_val_bin made/val.bin --model d12"
+        " --sequence_length 1024 --total_batch_size 4096 --dtype bfloat16 --write_tensors 0 --flash 1",
+        {"made": "token_shards"},
+    ),
+    Program("pytorch_cifar", "kuangliu/pytorch-cifar", ".", "main.py", {"data": "cifar10"}),
+    Program(
+        "pytorch_cifar100",
+        "weiaicunzai/pytorch-cifar100",
+        ".",
+        "train.py -- -net resnet50 -gpu",
+        {"data": "cifar100"},
+    ),
+    Program("unet", "milesial/Pytorch-UNet", ".", "train.py -- --amp -b 2 -e 1", {"data": "masks"}),
+    Program("gan", _GAN, "implementations/gan", "gan.py", _mnist("../../data/mnist")),
+    Program("wgan_gp", _GAN, "implementations/wgan_gp", "wgan_gp.py", _mnist("../../data/mnist")),
+    Program("acgan", _GAN, "implementations/acgan", "acgan.py", _mnist("../../data/mnist")),
+    Program("infogan", _GAN, "implementations/infogan", "infogan.py", _mnist("../../data/mnist")),
+    Program(
+        "cyclegan",
+        _GAN,
+        "implementations/cyclegan",
+        "cyclegan.py -- --dataset_name made --n_cpu 0",
+        {"../../data/made": "two_domains", "data/made": "two_domains"},
+    ),
+    Program(
+        "pix2pix",
+        _GAN,
+        "implementations/pix2pix",
+        "pix2pix.py -- --dataset_name made --n_cpu 0 --batch_size 4",
+        {"../../data/made": "pairs"},
+    ),
+    Program(
+        "srgan",
+        _GAN,
+        "implementations/srgan",
+        "srgan.py -- --dataset_name made --n_cpu 0",
+        {"../../data/made": "flat_images"},
+    ),
+    Program("cleanrl_ppo", _RL, ".", "cleanrl/ppo.py"),
+    Program("cleanrl_dqn", _RL, ".", "cleanrl/dqn.py -- --learning-starts 200", paths=(".",)),
+    Program("cleanrl_c51", _RL, ".", "cleanrl/c51.py -- --learning-starts 200", paths=(".",)),
+    Program("cleanrl_pqn", _RL, ".", "cleanrl/pqn.py"),
+    Program(
+        "vit_decorrelated",
+        "lucidrains/vit-pytorch",
+        ".",
+        "train_vit_decorr.py",
+        {"data": "cifar100"},
+    ),
+    Program(
+        "x_transformers_enwik8",
+        "lucidrains/x-transformers",
+        ".",
+        "train_enwik8.py",
+        {"data": "enwik8"},
+    ),
+    Program(
+        "x_transformers_xl",
+        "lucidrains/x-transformers",
+        ".",
+        "train_xl_enwik8.py",
+        {"data": "enwik8"},
+    ),
+    Program(
+        "dit_xl",
+        "facebookresearch/DiT",
+        ".",
+        "torchrun --nproc_per_node=8 train.py --data-path made --num-workers 0",
+        {"made": "images", "stabilityai/sd-vae-ft-ema": "vae"},
+    ),
+    Program(
+        "dino_vit_small",
+        "facebookresearch/dino",
+        ".",
+        "torchrun --nproc_per_node=8 main_dino.py --data_path made --num_workers 0"
+        " --batch_size_per_gpu 8",
+        {"made": "images"},
+    ),
+    Program(
+        "lightning_autoencoder",
+        _LIGHTNING,
+        "examples/pytorch/basics",
+        "autoencoder.py -- fit --data.batch_size 32 --trainer.max_epochs 2",
+        {"../../../Datasets": "mnist", "../Datasets": "mnist", "../../Datasets": "mnist"},
+    ),
+    Program(
+        "lightning_transformer",
+        _LIGHTNING,
+        "examples/pytorch/basics",
+        "transformer.py",
+        {"data": "wikitext_demo"},
+    ),
+    Program(
+        "lightning_segmentation",
+        _LIGHTNING,
+        "examples/pytorch/domain_templates",
+        "semantic_segmentation.py",
+    ),
+    Program(
+        "fabric_language_model",
+        _LIGHTNING,
+        "examples/fabric/language_model",
+        "train.py",
+        {"data": "wikitext_demo"},
+    ),
+    Program(
+        "fabric_tensor_parallel",
+        _LIGHTNING,
+        "examples/fabric/tensor_parallel",
+        "torchrun --nproc_per_node=4 train.py",
+    ),
+    Program(
+        "transformers_run_clm",
+        "huggingface/transformers",
+        "examples/pytorch/language-modeling",
+        "run_clm.py -- --config_name made/gpt2 --tokenizer_name made/gpt2 --train_file made/input.txt"
+        " --validation_file made/input.txt --do_train --do_eval --bf16 --block_size 512"
+        " --per_device_train_batch_size 8 --output_dir out --report_to none",
+        {"made": "gpt2_settings"},
+    ),
+    Program(
+        "transformers_run_mlm",
+        "huggingface/transformers",
+        "examples/pytorch/language-modeling",
+        "run_mlm.py -- --config_name made/bert --tokenizer_name made/bert --train_file made/input.txt"
+        " --validation_file made/input.txt --do_train --do_eval --max_seq_length 256"
+        " --per_device_train_batch_size 16 --output_dir out --report_to none",
+        {"made": "gpt2_settings"},
+    ),
+    Program(
+        "trl_sft",
+        "huggingface/trl",
+        "trl/scripts",
+        "sft.py -- --model_name_or_path made/model --dataset_name made --output_dir out --bf16"
+        " --per_device_train_batch_size 4 --max_length 512 --report_to none",
+        {"made": "chat"},
+    ),
+    Program(
+        "timm_train",
+        "huggingface/pytorch-image-models",
+        ".",
+        "train.py -- made --model vit_small_patch16_224 -b 32 --num-classes 4 --workers 0 --amp"
+        " --opt adamw --epochs 2",
+        {"made": "image_sets"},
+    ),
+    Program(
+        "torchvision_classification",
+        "pytorch/vision",
+        "references/classification",
+        "train.py -- --data-path made --model resnet50 --batch-size 16 --workers 0 --epochs 2 --amp",
+        {"made": "image_sets"},
+    ),
+    Program(
+        "torchtitan_debug",
+        "pytorch/torchtitan",
+        ".",
+        "torchrun --nproc_per_node=8 -m torchtitan.train --module llama3 --config llama3_debugmodel",
+    ),
+    Program(
+        "tutorial_resnet",
+        _TUTORIAL,
+        "tutorials/02-intermediate/deep_residual_network",
+        "main.py",
+        {"../../data": "cifar10"},
+    ),
+    Program(
+        "tutorial_bidirectional_lstm",
+        _TUTORIAL,
+        "tutorials/02-intermediate/bidirectional_recurrent_neural_network",
+        "main.py",
+        _mnist("../../data"),
+    ),
+    Program(
+        "deepspeed_cifar",
+        "deepspeedai/DeepSpeedExamples",
+        "training/cifar",
+        "--world-size 2 cifar10_deepspeed.py -- --deepspeed",
+        {"data": "cifar10"},
+    ),
+    Program(
+        "modded_nanogpt",
+        "KellerJordan/modded-nanogpt",
+        ".",
+        "torchrun --nproc_per_node=8 train_gpt.py",
+    ),
+    Program(
+        "mae_pretrain",
+        "facebookresearch/mae",
+        ".",
+        "main_pretrain.py -- --data_path made --batch_size 16 --num_workers 0",
+        {"made": "image_sets"},
+    ),
+]

@@ -1,0 +1,267 @@
+# mypy: disable-error-code="import-not-found"
+"""Made-up data in the formats that programs read. `python made_up.py KIND FOLDER`."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import pickle
+import random
+import string
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+KINDS: dict[str, Callable[[Path], None]] = {}
+_WORDS = [f"word{n}" for n in range(2000)]
+
+
+def kind(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    KINDS[make.__name__] = make
+    return make
+
+
+def _text(words: int) -> str:
+    choose = random.Random(0).choice
+    lines = (" ".join(choose(_WORDS) for _ in range(12)) for _ in range(words // 12))
+    return "\n".join(lines) + "\n"
+
+
+def _image(path: Path, width: int, height: int, mode: str = "RGB") -> None:
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.effect_noise((width, height), 64).convert(mode).save(path)
+
+
+@kind
+def mnist(folder: Path) -> None:
+    """As torchvision keeps it under its root."""
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, count in (("train", 2048), ("t10k", 1024)):
+        images = np.random.default_rng(0).integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        head = struct.pack(">IIII", 2051, count, 28, 28)
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(head + images.tobytes())
+        labels = bytes(n % 10 for n in range(count))
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 2049, count) + labels)
+
+
+def _cifar_batch(path: Path, count: int, **labels: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = np.random.default_rng(0).integers(0, 256, (count, 3072), dtype=np.uint8)
+    path.write_bytes(pickle.dumps({"data": data, **labels}))
+
+
+@kind
+def cifar10(folder: Path) -> None:
+    names = [f"data_batch_{n}" for n in range(1, 6)] + ["test_batch"]
+    for name in names:
+        _cifar_batch(
+            folder / "cifar-10-batches-py" / name, 512, labels=[n % 10 for n in range(512)]
+        )
+
+
+@kind
+def cifar100(folder: Path) -> None:
+    labels = [n % 100 for n in range(1024)]
+    for name in ("train", "test"):
+        _cifar_batch(folder / "cifar-100-python" / name, 1024, fine_labels=labels)
+
+
+@kind
+def images(folder: Path) -> None:
+    """A folder for each of four classes, each with twenty."""
+    for number in range(80):
+        _image(folder / f"class{number % 4}" / f"{number}.png", 320, 280)
+
+
+@kind
+def image_sets(folder: Path) -> None:
+    for part in ("train", "val"):
+        images(folder / part)
+
+
+@kind
+def flat_images(folder: Path) -> None:
+    for number in range(48):
+        _image(folder / f"{number}.png", 320, 280)
+
+
+@kind
+def pairs(folder: Path) -> None:
+    """Two pictures side by side, as pix2pix reads them."""
+    for part in ("train", "val", "test"):
+        for number in range(16):
+            _image(folder / part / f"{number}.jpg", 512, 256)
+
+
+@kind
+def two_domains(folder: Path) -> None:
+    for part in ("train/A", "train/B", "test/A", "test/B"):
+        for number in range(16):
+            _image(folder / part / f"{number}.jpg", 256, 256)
+
+
+@kind
+def bsds300(folder: Path) -> None:
+    for part, count in (("train", 40), ("test", 20)):
+        for number in range(count):
+            size = (481, 321) if number % 2 else (321, 481)
+            _image(folder / "BSDS300" / "images" / part / f"{number}.jpg", *size)
+
+
+@kind
+def masks(folder: Path) -> None:
+    """Pictures and what is to be found in them."""
+    from PIL import Image
+
+    for number in range(30):
+        _image(folder / "imgs" / f"{number}.jpg", 959, 640)
+        (folder / "masks").mkdir(parents=True, exist_ok=True)
+        half = np.zeros((640, 959), dtype=np.uint8)
+        half[:, 480:] = 255
+        Image.fromarray(half).save(folder / "masks" / f"{number}_mask.gif")
+
+
+@kind
+def wikitext(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("train", "valid", "test"):
+        (folder / f"{name}.txt").write_text(_text(60_000))
+
+
+@kind
+def wikitext_demo(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "wikitext-2.txt").write_text(_text(400_000))
+
+
+@kind
+def text(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "input.txt").write_text(_text(100_000) + string.printable)
+
+
+@kind
+def enwik8(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "enwik8.gz").write_bytes(gzip.compress(bytes(range(32, 122)) * 1_100_000, 1))
+
+
+@kind
+def tokens(folder: Path) -> None:
+    """nanoGPT's: two bytes for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("train", "val"):
+        numbers = np.random.default_rng(0).integers(0, 65, 400_000).astype(np.uint16)
+        (folder / f"{name}.bin").write_bytes(numbers.tobytes())
+
+
+@kind
+def token_shards(folder: Path) -> None:
+    """llm.c's: a head of 256 numbers, then two bytes for each token."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("train", "val"):
+        numbers = np.random.default_rng(0).integers(0, 50257, 2_000_000).astype(np.uint16)
+        head = np.zeros(256, dtype=np.int32)
+        head[:3] = 20240520, 1, len(numbers)
+        (folder / f"{name}.bin").write_bytes(head.tobytes() + numbers.tobytes())
+
+
+@kind
+def cora(folder: Path) -> None:
+    """As many papers, words and citations as the real one has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = np.random.default_rng(0)
+    with (folder / "cora.content").open("w") as file:
+        for paper in range(2708):
+            words = chosen.integers(0, 2, 1433)
+            file.write(f"{paper}\t" + "\t".join(map(str, words)) + f"\tclass{paper % 7}\n")
+    with (folder / "cora.cites").open("w") as file:
+        for one, other in chosen.integers(0, 2708, (5429, 2)):
+            file.write(f"{one}\t{other}\n")
+
+
+@kind
+def tokenizer(folder: Path) -> None:
+    """A Hugging Face tokenizer of words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[EOS]"}
+    special |= {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    names = {word: place for place, word in enumerate([*special.values(), *_WORDS])}
+    words = Tokenizer(models.WordLevel(names, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, model_max_length=1024, **special
+    ).save_pretrained(folder)
+
+
+@kind
+def chat(folder: Path) -> None:
+    """Conversations, preferences, and a small model of the Llama kind with its tokenizer."""
+    import json
+
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"text": line} for line in _text(20_000).splitlines()]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {"hidden_size": 1024, "num_hidden_layers": 8, "intermediate_size": 2816}
+    settings |= {"num_attention_heads": 16, "vocab_size": 32000, "max_position_embeddings": 2048}
+    config = transformers.LlamaConfig(**settings, bos_token_id=2, eos_token_id=2, pad_token_id=1)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "model")
+    tokenizer(folder / "model")
+
+
+@kind
+def bert(folder: Path) -> None:
+    """bert-base-cased's shapes with fresh weights, and a small GLUE task."""
+    import json
+
+    import transformers
+
+    config = transformers.BertConfig(vocab_size=28996, num_labels=2)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder / "bert-base-cased")
+    tokenizer(folder / "bert-base-cased")
+    glue = folder / "glue"
+    glue.mkdir()
+    lines = _text(9_000).splitlines()
+    for part in ("train", "validation"):
+        rows = [
+            {"sentence1": one, "sentence2": two, "label": place % 2, "idx": place}
+            for place, (one, two) in enumerate(itertools.pairwise(lines))
+        ]
+        (glue / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+@kind
+def gpt2_settings(folder: Path) -> None:
+    import transformers
+
+    transformers.GPT2Config().save_pretrained(folder / "gpt2")
+    transformers.BertConfig().save_pretrained(folder / "bert")
+    tokenizer(folder / "gpt2")
+    tokenizer(folder / "bert")
+    text(folder)
+
+
+@kind
+def vae(folder: Path) -> None:
+    """Stable Diffusion's autoencoder, with fresh weights."""
+    from diffusers import AutoencoderKL
+
+    blocks = {"down_block_types": ["DownEncoderBlock2D"] * 4}
+    blocks |= {"up_block_types": ["UpDecoderBlock2D"] * 4}
+    model = AutoencoderKL(block_out_channels=[128, 256, 512, 512], layers_per_block=2, **blocks)
+    model.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    KINDS[sys.argv[1]](Path(sys.argv[2]))
