@@ -72,7 +72,7 @@ def test_the_batch_that_accelerate_goes_on_with_is_named(folder: Path, answer: A
     found = answer("finds.py", "--memory", "256MiB")
     assert found["fits"]
     said = [line for line in found["warnings"] if line.startswith("find_executable_batch_size")]
-    assert said == ["find_executable_batch_size went on with a batch of 16384"]
+    assert said == ["find_executable_batch_size went on with a batch of 8192"]
 
 
 def test_trials_of_lightning_s_finder_are_no_steps(folder: Path, answer: Answer) -> None:
