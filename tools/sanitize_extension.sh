@@ -15,5 +15,17 @@ rm -rf "$package"
 mkdir -p "$package"
 cp -r .venv/lib/python3*/site-packages/peakline "$package/"
 cp "$build"/python/_C*.so "$build"/python/_built_for.py "$package/peakline/"
-LD_PRELOAD=$(g++ -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0 \
-  PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider "${@:-tests/python}"
+# The interpreter is not linked to libstdc++, whose throw the sanitizer must find when it is loaded. Reports go to
+# files, since pytest keeps what is printed of a test that ends the process.
+reports=$PWD/$build/report
+rm -f "$reports".*
+status=0
+LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so.6)" \
+  ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0:log_path=$reports \
+  PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider "${@:-tests/python}" || status=$?
+for report in "$reports".*; do
+  [[ -e $report ]] || continue
+  status=1
+  head -n 40 "$report"
+done
+exit "$status"
