@@ -44,13 +44,21 @@ bool is_assumed(const at::Tensor& tensor) {
 
 }  // namespace
 
+// What the bytes say of a tensor that is conjugated or negated by a bit of its own.
+static at::Tensor with_bits(at::Tensor bytes, const at::Tensor& tensor) {
+  if (!tensor.is_conj() && !tensor.is_neg()) return bytes;
+  const HostRun host;
+  if (tensor.is_conj()) bytes = at::conj_physical(bytes);
+  return tensor.is_neg() ? bytes.neg() : bytes;
+}
+
 std::optional<at::Tensor> known_values(const at::Tensor& tensor) {
   if (record_of(tensor) == nullptr) {
     return tensor.is_cpu() ? std::optional<at::Tensor>(tensor) : std::nullopt;
   }
   if (tensor.numel() == 0) return at::empty(tensor.sizes(), at::dtype(tensor.dtype()));
   const Known known = evaluated(tensor);
-  if (known.bytes) return view_of(known.bytes, tensor);
+  if (known.bytes) return with_bits(view_of(known.bytes, tensor), tensor);
   if (!known.bounds) return std::nullopt;
   const HostRun host;
   const Bounds bounds = view_of(*known.bounds, tensor);

@@ -47,6 +47,8 @@ void Computation::add_operand(const Call& call, std::size_t number) {
   operand.layout = layout_of(tensor);
   operand.argument = call.argument_of[number];
   operand.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  operand.conjugated = tensor.is_conj();
+  operand.negated = tensor.is_neg();
   if (record_of(tensor) == nullptr) {
     const HostRun host;
     operand.host = tensor.clone();  // the program may write to it before anybody asks

@@ -26,6 +26,8 @@ struct Operand {
   Layout layout;
   std::uint8_t argument = 0;
   bool wrapped_number = false;
+  bool conjugated = false;  // by a bit of the tensor, which its bytes do not show
+  bool negated = false;
   bool only_written = false;  // an out= argument
   bool covers = false;        // it is all of its storage
 };

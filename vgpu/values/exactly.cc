@@ -52,6 +52,8 @@ class ExactRun {
     if (operand.only_written) return at::empty({0}, at::dtype(operand.layout.dtype));
     at::Tensor view = place(operand.source, operand.layout);
     if (operand.wrapped_number) view.unsafeGetTensorImpl()->set_wrapped_number(true);
+    view._set_conj(operand.conjugated);
+    view._set_neg(operand.negated);
     return view;
   }
 

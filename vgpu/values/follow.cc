@@ -180,6 +180,14 @@ bool makes_anything(const Call& call, c10::ArrayRef<std::uint64_t> fresh) {
   return call.info.written != 0 || !fresh.empty();
 }
 
+// torch conjugates and negates by a bit of the tensor, which its bytes do not show.
+bool any_bits(const Call& call) noexcept {
+  for (const at::Tensor* tensor : call.tensors) {
+    if (tensor->defined() && (tensor->is_conj() || tensor->is_neg())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Follow what_follows(const Call& call) noexcept {
@@ -187,6 +195,7 @@ Follow what_follows(const Call& call) noexcept {
   const Operands operands = look_at(call);
   if (!operands.copied) return Follow::kNothing;
   if (operands.exact && !call.info.random) return Follow::kExact;
+  if (any_bits(call)) return Follow::kNothing;
   return by_rule(call, operands);
 }
 

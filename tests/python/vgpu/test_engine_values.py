@@ -105,3 +105,12 @@ def test_copies_to_the_host_and_back_keep_values(dtype: torch.dtype) -> None:
     with peakline.virtual_gpu("h200"):
         assert torch.equal(host.cuda().cpu(), host)
         assert torch.equal(host.cuda().to(torch.float64).cpu(), host.to(torch.float64))
+
+
+def test_a_conjugate_by_a_bit_is_one_in_its_values() -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.tensor([1 + 2j, 3 - 1j]).cuda()
+        assert x.conj().cpu().tolist() == [1 - 2j, 3 + 1j]
+        assert (x.conj() * 1).cpu().tolist() == [1 - 2j, 3 + 1j]
+        # Bytes without the bit would say (1+2j)² + (3-1j)².
+        assert torch.mm(x.conj()[None], x[:, None]).item() == 15

@@ -17,6 +17,7 @@ SAMPLE = [
     "geqrf",
     "index_put",
     "jiterator_binary",
+    "linalg.eig",
     "linalg.lstsq",
     "linalg.svd",
     "logcumsumexp",
