@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from peakline._estimate.imports import acting_on
+from peakline._imports import acting_on
 from peakline._patches import Patches
 from peakline._steps import Steps
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from peakline import _C
-from peakline._estimate.imports import acting_on
+from peakline._imports import acting_on
 from peakline._patches import Patches
 from peakline.run import format_size
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from peakline._estimate.imports import acting_on
+from peakline._imports import acting_on
 from peakline._patches import Patches
 
 
