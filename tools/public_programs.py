@@ -160,7 +160,8 @@ def _document(rows: list[dict[str, Any]]) -> str:
 _HEAD = """# Other people's programs
 
 {answered} of the {count} public programs that were run give an estimate; the others end with the
-sentence in the table. The list has {listed}. They are unmodified but for their data, which is made up, and their arguments.
+sentence in the table. The list has {listed}. They are unmodified but for their data, which is made
+up, and their arguments.
 `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
 the data, and the libraries' versions.
 
