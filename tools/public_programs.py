@@ -146,7 +146,7 @@ def _result(status: int, answer: dict[str, Any], log: str) -> str:
 def _document(rows: list[dict[str, Any]]) -> str:
     answered = sum("MiB" in row["result"] for row in rows)
     by_name = {program.name: program for program in PROGRAMS}
-    lines = [_HEAD.format(answered=answered, count=len(rows))]
+    lines = [_HEAD.format(answered=answered, count=len(rows), listed=len(PROGRAMS))]
     for row in rows:
         program = by_name[row["name"]]
         address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
@@ -159,8 +159,9 @@ def _document(rows: list[dict[str, Any]]) -> str:
 
 _HEAD = """# Other people's programs
 
-{answered} of these {count} public programs give an estimate; the others end with the sentence in
-the table. They are unmodified but for their data, which is made up, and their arguments.
+{answered} of the {count} public programs that were run give an estimate; the others end with the
+sentence in the table. The list has {listed}. They are unmodified but for their data, which is made
+up, and their arguments.
 `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
 the data, and the libraries' versions.
 

@@ -218,7 +218,7 @@ PROGRAMS = [
         "dit_xl",
         "facebookresearch/DiT",
         ".",
-        "torchrun --nproc_per_node=8 train.py --data-path made --num-workers 0",
+        "torchrun --nproc_per_node=8 train.py --data-path made --num-workers 0 --global-batch-size 64",
         {"made": "images", "stabilityai/sd-vae-ft-ema": "vae"},
     ),
     Program(
