@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from peakline import _C
-from peakline._patches import Patches
 
 _OFF = "this run has no clock: it was switched off"
 
@@ -99,11 +96,11 @@ class StepTimes:
 
 
 class FirstInputs:
-    """What the outermost module is given in the second step: samples, and tokens where they are
-    numbers of a vocabulary."""
+    """What the outermost module is given in the third step: samples, and tokens where they are
+    numbers of a vocabulary. Which module that is, the second step tells."""
 
     def __init__(self) -> None:
-        self._patches: contextlib.ExitStack | None = None
+        self._handle: Any = None
         self._root: nn.Module | None = None
         self._samples = 0
         self._tokens = 0
@@ -111,22 +108,25 @@ class FirstInputs:
 
     def step_ended(self) -> None:
         self._seen += 1
-        if self._seen == 1 and "torch._dynamo" not in sys.modules:
-            self._patches = contextlib.ExitStack()
-            self._patches.enter_context(_calls_told(self._called))
+        if self._seen == 1:
+            self._handle = register_module_forward_pre_hook(self._found)
         elif self._seen == 2:
+            self.close()
+            if self._root is not None:
+                self._handle = self._root.register_forward_pre_hook(self._called, with_kwargs=True)
+        else:
             self.close()
 
     def close(self) -> None:
-        if self._patches is not None:
-            self._patches.close()
-            self._patches = None
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
 
-    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+    def _found(self, module: nn.Module, args: Any) -> None:
         if self._root is None:
             self._root = module
-        if module is not self._root:
-            return
+
+    def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and t.dim()]
         if not tensors:
             return
@@ -138,16 +138,3 @@ class FirstInputs:
     def per_step(self) -> dict[str, int]:
         found = {"samples": self._samples, "tokens": self._tokens}
         return {name: count for name, count in found.items() if count}
-
-
-@contextlib.contextmanager
-def _calls_told(listener: Callable[[nn.Module, Any, Any], None]) -> Iterator[None]:
-    call: Any = nn.Module.__call__
-
-    def told(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        listener(self, args, kwargs)
-        return call(self, *args, **kwargs)
-
-    with Patches() as patches:
-        patches.set(nn.Module, "__call__", told)
-        yield

@@ -48,8 +48,8 @@ std::string milliseconds(double ms) {
 }
 
 double number(const Json& answer, const char* key) {
-  const Json& value = json_part::of(answer, key);
-  return value.is_number() ? value.get<double>() : 0;
+  const auto found = answer.find(key);
+  return found != answer.end() && found->is_number() ? found->get<double>() : 0;
 }
 
 // Tokens where there are any, else samples.

@@ -104,6 +104,23 @@ TEST(EstimateText, SaysHowSureItIsAndRoundsNothingAway) {
   EXPECT_TRUE(has(found, " <0.1% outputs only\n"));
 }
 
+TEST(EstimateText, SaysHowLongAStepTakesAndWhy) {
+  Json json = answer();
+  json["step_ms"] = 41.4;
+  json["gpu_busy_ms"] = 33.12;
+  json["bound_by"] = "host";
+  json["mfu"] = 0.25;
+  json["timed_by"] = "measured";
+  json["tokens_per_s"] = 98765.4;
+  const std::string found = text(json);
+  EXPECT_NE(found.find("Time per step"), std::string::npos);
+  EXPECT_NE(found.find("41.40 ms"), std::string::npos);
+  EXPECT_NE(found.find("bound by host; GPU busy 80%"), std::string::npos);
+  EXPECT_NE(found.find("98,765 tokens/s"), std::string::npos);
+  EXPECT_NE(found.find("MFU 25.0%"), std::string::npos);
+  EXPECT_EQ(text(answer()).find("Time per step"), std::string::npos);
+}
+
 TEST(EstimateText, SaysWhyItDoesNotFit) {
   const Json no(false);
   EXPECT_TRUE(has(text_with({{"fits", no}, {"ooms", 2}}), "does not fit: out of memory 2 times"));
