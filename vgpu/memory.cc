@@ -10,6 +10,7 @@
 
 #include <peakline/category.h>
 
+#include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/high_water.h"
 
@@ -180,6 +181,7 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   const Block block{got.address.raw(), static_cast<std::uint64_t>(got.bytes.raw())};
   certainty = std::max(certainty, region_certainty());
   if (records()) write_alloc(where, block, bytes, stream, op, category, certainty);
+  log_alloc(device, block.address, bytes);
   const AllocatorStats& stats = where.allocator->stats();
   raise_high_water(device, stats.allocated_bytes[0].current, stats.reserved_bytes[0].current);
   report(device, block.address, got.bytes.raw(), stats);
@@ -192,6 +194,7 @@ void Memory::free(int device, std::uint64_t address) {
   Device& where = devices_[static_cast<std::size_t>(device)];
   const std::int64_t before = where.allocator->stats().allocated_bytes[0].current;
   where.allocator->free(Address(address));
+  log_free(device, address);
   const AllocatorStats& stats = where.allocator->stats();
   report(device, address, stats.allocated_bytes[0].current - before, stats);
   if (!records()) return;

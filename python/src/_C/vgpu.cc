@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "errors.h"
+#include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/generator.h"
 #include "vgpu/high_water.h"
@@ -236,6 +237,14 @@ void bind_memory(py::module_& m) {
   m.def("allocator_settings", [] { return engine().memory().settings(); });
   m.def("allocated_since_failure", [] { return engine().memory().allocated_since_failure(); });
   m.def("snapshot", &snapshot);
+  m.def("begin_alloc_log", [](int device) { vgpu::begin_alloc_log(checked(device)); });
+  m.def("end_alloc_log", [] {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> steps;
+    for (const vgpu::AllocStep& step : vgpu::end_alloc_log()) {
+      steps.emplace_back(step.address, step.bytes);
+    }
+    return steps;
+  });
 }
 
 using Workspace = void (Engine::*)(std::optional<Bytes>);

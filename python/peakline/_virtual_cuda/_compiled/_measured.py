@@ -32,33 +32,31 @@ class Measured:
     def around(self, graph: Any, inputs: Any) -> Iterator[None]:
         """Around the compilation of one graph."""
         before = self._benchmarks.count
-        self._engine.record_history(True)
+        self._engine.begin_alloc_log(self._engine.current_device())
         try:
             yield
-            steps = self._steps()
         finally:
-            self._engine.record_history(False)
+            logged = self._engine.end_alloc_log()
         path = self._folder / f"{_key(graph, inputs)}.json"
         if self._benchmarks.count > before:
-            _write(path, steps)
+            _write(path, _numbered(logged))
         elif path.is_file():
             self._benchmarks.repeated()
             _allocate_again(json.loads(path.read_text()))
 
-    def _steps(self) -> list[Step]:
-        """What was allocated and freed, in order. What stayed (a library's workspace) is freed
-        with the last of it when it is repeated."""
-        traces = self._engine.snapshot()["device_traces"]
-        events = traces[self._engine.current_device()]
-        steps: list[Step] = []
-        alive: dict[int, int] = {}
-        for event in events:
-            if event["action"] == "alloc":
-                alive[event["addr"]] = len(steps)
-                steps.append((len(steps), event["size"]))
-            elif event["action"] == "free_completed" and event["addr"] in alive:
-                steps.append((alive.pop(event["addr"]), 0))
-        return steps
+
+def _numbered(logged: list[tuple[int, int]]) -> list[Step]:
+    """Addresses mean nothing to the next run. What stayed (a library's workspace) is freed with the
+    last of it when it is repeated."""
+    steps: list[Step] = []
+    alive: dict[int, int] = {}
+    for address, size in logged:
+        if size:
+            alive[address] = len(steps)
+            steps.append((len(steps), size))
+        elif address in alive:
+            steps.append((alive.pop(address), 0))
+    return steps
 
 
 def _allocate_again(steps: list[Step]) -> None:
