@@ -12,9 +12,9 @@
 #include "vgpu/attention_choice.h"
 #include "vgpu/copies.h"
 #include "vgpu/ctc_loss.h"
-#include "vgpu/least_squares.h"
 #include "vgpu/host_memory.h"
 #include "vgpu/host_tensors.h"
+#include "vgpu/least_squares.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
 

@@ -4,9 +4,9 @@
 
 #include <peakline/category.h>
 
-#include "vgpu/op_call.h"
 #include "vgpu/host_memory.h"
 #include "vgpu/host_tensors.h"
+#include "vgpu/op_call.h"
 #include "vgpu/values/host_run.h"
 
 namespace peakline::vgpu {

@@ -80,9 +80,9 @@ class _Estimate:
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
         from peakline._estimate.course import Course
+        from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
-        from peakline._estimate.fakes import Fakes
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 

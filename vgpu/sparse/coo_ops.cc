@@ -2,11 +2,15 @@
 // aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu, SparseCUDATensorMath.cu.
 //
 // How many elements are left after equal ones are added up, or which two tensors share, is a matter
-// of values. Where these are unknown, it is the most that there can be.
+// of values. Where these are unknown, places count as drawn evenly, and what is shared as the most
+// that there can be.
 #include "vgpu/sparse/coo_ops.h"
 
 #include <ATen/ATen.h>
 #include <ATen/native/SparseTensorUtils.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "vgpu/run_program.h"
 #include "vgpu/values.h"
@@ -67,6 +71,14 @@ at::Tensor unflatten(at::Tensor flat, const at::Tensor& like, at::IntArrayRef si
   return indices;
 }
 
+// How many of `places` are met by `draws` that fall on all of them alike. Where some places are met
+// more often than others, as words are, it is fewer.
+std::int64_t expected_different(std::int64_t draws, std::int64_t places) {
+  const double n = static_cast<double>(places);
+  const double met = -n * std::expm1(static_cast<double>(draws) * std::log1p(-1.0 / n));
+  return places < 2 ? places : std::clamp<std::int64_t>(std::llround(met), 1, draws);
+}
+
 at::Tensor coalesce(const at::Tensor& self) {
   const std::int64_t before = self._nnz();
   if (before < 2) return self.clone()._coalesced_(true);
@@ -77,7 +89,7 @@ at::Tensor coalesce(const at::Tensor& self) {
   sort_and_select(flat);
   const std::optional<at::Tensor> known = different(flat);
   if (!known) gpu.ask("aten::_coalesce", Decides::kSize);
-  const std::int64_t after = known ? known->numel() : std::min(before, places(self));
+  const std::int64_t after = known ? known->numel() : expected_different(before, places(self));
   flat.resize_({1, after});
   forget_values(flat);
   if (known && after == before) give_values(gpu, flat, known->view({1, after}));

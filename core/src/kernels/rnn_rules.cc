@@ -36,8 +36,8 @@ Rnn read(const OpArgs& args, const TensorMeta& input, std::size_t mode_at) {
     r.batch = batches.empty() ? 1 : batches[0];
     r.input = input.sizes[1];
   }
-  // cuDNN sizes its memory for the longest sequence, also where the others are shorter.
-  r.steps = r.length * r.batch;
+  // What cuDNN keeps of packed sequences is kept of the steps that are there.
+  r.steps = r.packed ? input.sizes[0] : r.length * r.batch;
   return r;
 }
 

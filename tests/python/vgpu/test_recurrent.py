@@ -43,13 +43,13 @@ def test_a_packed_batch_has_results_and_gradients(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cudnn_keeps_as_much_for_short_sequences_as_for_long_ones(kind: Any) -> None:
+def test_cudnn_keeps_less_of_short_sequences_than_of_long_ones(kind: Any) -> None:
     network = kind(64, 512, device="cuda")
     x = torch.randn(40, 8, 64, device="cuda")
     whole = kept(network, pack_padded_sequence(x, torch.full((8,), 40)))
     short = kept(network, pack_padded_sequence(x, torch.tensor([40] + [20] * 7)))
-    rows = 7 * 20 * 512 * 4  # results of steps that are not there
-    assert whole - short == pytest.approx(rows, abs=1024)
+    rows = 7 * 20 * 512 * 4  # results of steps that are not there, and what is kept of each of them
+    assert whole - short > 2 * rows
 
 
 def test_a_projection_gives_states_of_its_size() -> None:

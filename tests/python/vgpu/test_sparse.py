@@ -53,14 +53,16 @@ def test_known_places_are_added_up_exactly() -> None:
     assert matrix().cuda().coalesce()._nnz() == 2
 
 
-def test_unknown_places_are_taken_to_be_as_different_as_they_can_be() -> None:
+def test_unknown_places_are_as_different_as_places_drawn_evenly() -> None:
     assert unknown(1000, 50, 4).coalesce()._nnz() == 50
-    assert unknown(30, 50, 4).coalesce()._nnz() == 30
+    assert unknown(30, 1, 4).coalesce()._nnz() == 1
+    drawn = torch.randint(0, 500_000, (1, 81_920)).unique().numel()
+    assert unknown(81_920, 500_000, 4).coalesce()._nnz() == pytest.approx(drawn, rel=0.01)
 
 
 def test_coalesce_sorts_in_scratch_memory_beside_the_result() -> None:
     n = 50_000_000
-    sparse = unknown(n, 2 * n, 1)
+    sparse = unknown(n, 200 * n, 1)
     more, peak = held(sparse.coalesce)
     assert more == pytest.approx(n * (8 + 4), rel=0.01)
     # places, their order and first ones; then the sort's copies of places and order
