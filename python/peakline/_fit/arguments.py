@@ -25,11 +25,13 @@ class Orders:
     own: list[str]  # for `estimate`
     words: list[str]  # for the script
 
-    def estimate_args(self, values: dict[str, int], memory: int | None) -> argparse.Namespace:
-        """Of one try. `memory`: what the allocator may reserve."""
+    def estimate_words(self, values: dict[str, int], memory: int | None) -> list[str]:
+        """The command line of one try. `memory`: what the allocator may reserve."""
         limit = [] if memory is None else ["--memory", str(memory)]
-        words = variables.with_values(self.words, values)
-        return arguments.parse([*self.own, *limit, "--", *words])
+        return [*self.own, *limit, "--", *variables.with_values(self.words, values)]
+
+    def estimate_args(self, values: dict[str, int], memory: int | None) -> argparse.Namespace:
+        return arguments.parse(self.estimate_words(values, memory))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -49,7 +49,7 @@ def test_cudnn_keeps_less_of_short_sequences_than_of_long_ones(kind: Any) -> Non
     whole = kept(network, pack_padded_sequence(x, torch.full((8,), 40)))
     short = kept(network, pack_padded_sequence(x, torch.tensor([40] + [20] * 7)))
     rows = 7 * 20 * 512 * 4  # results of steps that are not there, and what is kept of each of them
-    assert whole - short > 2 * rows
+    assert whole - short >= 2 * rows
 
 
 def test_a_projection_gives_states_of_its_size() -> None:
