@@ -1,4 +1,4 @@
-"""Forks of a tracked process. They have a process of their own: where autograd has run threads for a
+"""Forks of a tracked process, which have a process of their own: where autograd has run threads for a
 device, virtual ones too, torch lets no forked child run a backward."""
 
 from __future__ import annotations
