@@ -21,3 +21,11 @@ def _the_excepthook_stays() -> Iterator[None]:
     hook = sys.excepthook
     yield
     sys.excepthook = hook
+
+
+@pytest.fixture(autouse=True)
+def _the_default_type_stays() -> Iterator[None]:
+    """Programs that are estimated in this process may change it, as examples/llama.py does."""
+    dtype = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(dtype)
