@@ -1,5 +1,8 @@
-"""Forks of a tracked process, which have a process of their own: where autograd has run threads for a
-device, virtual ones too, torch lets no forked child run a backward."""
+"""Forks of a tracked process, in a process of their own.
+
+Where autograd has run threads for a device, a virtual one too, torch lets no forked child run a
+backward.
+"""
 
 from __future__ import annotations
 
