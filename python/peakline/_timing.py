@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +13,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from peakline import _C
+from peakline._patches import Patches
 
 _OFF = "this run has no clock: it was switched off"
 
@@ -97,7 +101,11 @@ class StepTimes:
 
 class FirstInputs:
     """What the outermost module is given in the third step: samples, and tokens where they are
-    numbers of a vocabulary. Which module that is, the second step tells."""
+    numbers of a vocabulary. Which module that is, the second step tells.
+
+    Hooks would have Dynamo look at its graphs again, and warn. Of a program that compiles, calls of
+    its first compiled module are looked at from outside.
+    """
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -108,14 +116,13 @@ class FirstInputs:
 
     def step_ended(self) -> None:
         self._seen += 1
-        if self._seen == 1:
+        self.close()
+        if self._seen == 1 and not _compiles():
             self._handle = register_module_forward_pre_hook(self._found)
-        elif self._seen == 2:
-            self.close()
-            if self._root is not None:
-                self._handle = self._root.register_forward_pre_hook(self._called, with_kwargs=True)
-        else:
-            self.close()
+        elif self._seen == 2 and self._root is not None:
+            self._handle = self._root.register_forward_pre_hook(self._called, with_kwargs=True)
+        elif self._seen == 2 and _compiles():
+            self._handle = _CompiledCalls(self._called)
 
     def close(self) -> None:
         if self._handle is not None:
@@ -138,3 +145,29 @@ class FirstInputs:
     def per_step(self) -> dict[str, int]:
         found = {"samples": self._samples, "tokens": self._tokens}
         return {name: count for name, count in found.items() if count}
+
+
+def _compiles() -> bool:
+    """Inductor is imported with the first graph."""
+    return "torch._inductor.compile_fx" in sys.modules
+
+
+class _CompiledCalls:
+    """Tells `called` what the first compiled module that is called is given, until removed."""
+
+    def __init__(self, called: Callable[[nn.Module, Any, Any], None]) -> None:
+        module: Any = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
+        self._patches = Patches()
+        call, first = module.__call__, list[Any]()
+
+        def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if not first:
+                first.append(self)
+            if self is first[0]:
+                called(self, args, kwargs)
+            return call(self, *args, **kwargs)
+
+        self._patches.set(module, "__call__", told)
+
+    def remove(self) -> None:
+        self._patches.restore()

@@ -259,3 +259,17 @@ def test_dynamo_may_trace_a_frame_anew() -> None:
         for step in range(3):
             scaled(torch.rand(4 + step, 8 + step, device="cuda"), 0.5 * step)
     assert not [note for note in gpu.notes() if "could not compile" in note]
+
+
+@pytest.mark.filterwarnings("error:.*global hooks on modules")
+def test_samples_of_a_compiled_module_are_counted_without_hooks() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        model = nn.Sequential(nn.Linear(64, 64), nn.GELU()).cuda()
+        compiled = torch.compile(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            compiled(torch.rand(16, 64, device="cuda")).sum().backward()
+            optimizer.step()
+    assert gpu.times is not None
+    assert gpu.times.inputs.per_step() == {"samples": 16}
