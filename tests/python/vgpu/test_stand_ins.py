@@ -1,4 +1,4 @@
-"""Stand-ins of CUDA extensions: results, and what they keep and need, as their sources have it."""
+"""Stand-ins of CUDA extensions: results, and what they keep and need by our own formulas."""
 
 import sys
 from collections.abc import Callable

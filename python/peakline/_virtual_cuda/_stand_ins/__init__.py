@@ -1,7 +1,7 @@
 """Stand-ins of CUDA extensions that cannot be installed without a GPU.
 
-A program that imports one which is not installed gets a module whose functions have the results,
-and keep and need the memory, of the real ones, as their sources have it. They compute nothing.
+A program that imports one which is not installed gets a module whose functions have results of the
+real ones' shapes, and keep and need what their algorithms do. They compute nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from peakline._virtual_cuda._stand_ins import _apex, _flash_attn, _xformers
 from peakline._virtual_cuda._stand_ins._package import Package, Region
 
 _NOTE = (
-    "{names} is not installed: a stand-in allocated as its sources do, and counts as modelled "
-    "(--no-stand-ins turns it off)"
+    "{names} is not installed: a stand-in took its place, never compared with it, and counts as "
+    "modelled (--no-stand-ins turns it off)"
 )
 
 

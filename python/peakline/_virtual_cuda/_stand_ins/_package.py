@@ -14,7 +14,7 @@ from peakline._virtual_cuda._engine import Engine
 @dataclass(frozen=True)
 class Package:
     name: str
-    version: str  # the one whose sources were read
+    version: str  # what it says it is
     modules: dict[str, dict[str, Any]]  # by their full names: what is in them
     # Whether libraries that merely prefer it where it is installed go without.
     for_programs_only: bool = False
