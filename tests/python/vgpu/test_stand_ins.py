@@ -84,6 +84,15 @@ def test_flash_attention_refuses_what_the_real_one_refuses() -> None:
             flash_attn_func(x, x, x)
 
 
+def test_results_that_the_stand_in_does_not_have_are_refused() -> None:
+    with peakline.virtual_gpu("h200"):
+        from flash_attn import flash_attn_func
+
+        x = half(1, 8, 2, 64)
+        with pytest.raises(NotImplementedError, match="no return_attn_probs"):
+            flash_attn_func(x, x, x, return_attn_probs=True)
+
+
 def test_hugging_face_finds_what_it_asks_for() -> None:
     import importlib.metadata
     import importlib.util

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ def package(region: Region) -> Package:
         "flash_attn_varlen_kvpacked_func": flash_attn_varlen_kvpacked_func,
         "flash_attn_with_kvcache": flash_attn_with_kvcache,
     }
-    functions = {name: region.around(function) for name, function in given.items()}
+    functions = {name: region.around(_one_result(function)) for name, function in given.items()}
     return Package(
         "flash_attn",
         VERSION,
@@ -40,6 +41,22 @@ def package(region: Region) -> Package:
             "flash_attn.layers.rotary": {"apply_rotary_emb": region.around(apply_rotary_emb)},
         },
     )
+
+
+def _one_result(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is given only for tests of the real one is refused, not left out in silence."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for name in ("return_attn_probs", "return_softmax_lse"):
+            if kwargs.get(name):
+                raise NotImplementedError(
+                    f"peakline's stand-in of flash_attn has no {name}; leave it out, or install "
+                    "flash_attn"
+                )
+        return function(*args, **kwargs)
+
+    return call
 
 
 class Attention(torch.autograd.Function):
