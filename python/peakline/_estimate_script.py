@@ -177,9 +177,11 @@ class _Estimate:
         args, gpu, recording = self._args, self._gpu, self._recording
         if args.output:
             recording.save(_output(args, self._rank))
+        has_answer = any(device.startswith("cuda") for device in recording.devices)
         if ended.partial:
-            complain((f"rank {self._rank}: " if args.world_size else "") + ended.partial)
-        if not any(device.startswith("cuda") for device in recording.devices):
+            why = ended.partial if has_answer else ended.partial.removesuffix(outcome.SO_FAR)
+            complain((f"rank {self._rank}: " if args.world_size else "") + why)
+        if not has_answer:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]

@@ -18,9 +18,10 @@ FITS = 0
 SCRIPT_FAILED = 1
 DOES_NOT_FIT = 3
 
-_FAILED = "the script failed (status {status}), so this is the memory of what ran before"
-_INTERRUPTED = "the script was interrupted, so this is the memory of what ran before"
-_ENDED = "{why}, so this is the memory of what ran before"
+SO_FAR = ", so this is the memory of what ran before"
+_FAILED = "the script failed (status {status})" + SO_FAR
+_INTERRUPTED = "the script was interrupted" + SO_FAR
+_ENDED = "{why}" + SO_FAR
 
 
 @dataclass(frozen=True)
