@@ -162,6 +162,12 @@ class TidyFiles(unittest.TestCase):
         assert status == 2
         assert told == "clang-tidy: LINT_BASE=nowhere is no commit of this repository\n"
 
+    def test_an_option_that_does_not_exist_is_refused_before_anything_is_read(self) -> None:
+        command = [sys.executable, str(TOOLS / "tidy_files.py"), "commands.json", "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "usage" in done.stderr
+
     def test_a_changed_header_brings_its_source_file(self) -> None:
         self.write("core/a.h", "")
         assert self.read()[0] == ["vgpu/b.cc", "core/a.cc"]

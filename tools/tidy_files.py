@@ -79,8 +79,11 @@ def bounded(files: list[str], most: int) -> list[str]:
 
 
 def main() -> int:
+    if len(sys.argv) < 2 or sys.argv[2:] not in ([], ["--changed"]):
+        say("usage: tools/tidy_files.py COMPILE_COMMANDS [--changed]")
+        return 2
     files = compiled(Path(sys.argv[1]), Path.cwd())
-    if "--changed" not in sys.argv[2:]:
+    if sys.argv[2:] != ["--changed"]:
         print("\n".join(sorted(files)))
         return 0
     since = base()
