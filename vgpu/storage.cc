@@ -8,11 +8,16 @@
 namespace peakline::vgpu {
 namespace {
 
+// A device's addresses are made up; torch carries them as pointers and never follows them.
+void* as_pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 void release(void* context) {
   auto* record = static_cast<StorageRecord*>(context);
   Engine* engine = current_engine();
   if (record->device == kHost) {
-    give_back_host(reinterpret_cast<void*>(record->address));
+    give_back_host(as_pointer(record->address));
   } else if (engine != nullptr && engine->serial() == record->engine) {
     engine->memory().free(record->device, record->address);
   }
@@ -34,7 +39,7 @@ c10::DataPtr make_data(Engine& engine, int device, std::uint64_t bytes, OpName* 
       engine.memory().allocate(device, bytes, stream, op, {}, certainty);
   TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), engine.memory().out_of_memory(device));
   auto* record = new StorageRecord{engine.serial(), block->address, device, {}};
-  return {reinterpret_cast<void*>(block->address), record, &release,
+  return {as_pointer(block->address), record, &release,
           c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device))};
 }
 
@@ -100,7 +105,7 @@ constexpr std::uint64_t kNobodysEngine = 0;
 
 c10::Storage borrow_storage(int device, std::uint64_t address, std::uint64_t bytes) {
   auto* record = new StorageRecord{kNobodysEngine, address, device, {}};
-  c10::DataPtr data(reinterpret_cast<void*>(address), record, &release,
+  c10::DataPtr data(as_pointer(address), record, &release,
                     c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device)));
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<std::int64_t>(bytes)),

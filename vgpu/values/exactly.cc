@@ -70,8 +70,8 @@ class ExactRun {
       const at::Tensor result = computed(slot.parts[0]);
       if (lies_so(result, slot, slot.parts[0].layout)) return result.storage();
     }
-    const c10::Storage bytes = slot.source < 0 ? host_storage(slot.bytes)
-                                               : buffers_[static_cast<std::size_t>(slot.source)];
+    c10::Storage bytes = slot.source < 0 ? host_storage(slot.bytes)
+                                         : buffers_[static_cast<std::size_t>(slot.source)];
     for (const Part& part : slot.parts) {
       const at::Tensor result = computed(part);
       if (!result.defined() || result.sizes() != c10::IntArrayRef(part.layout.sizes)) return {};

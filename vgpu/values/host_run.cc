@@ -49,7 +49,9 @@ HostRun::HostRun()
 
 HostRun::~HostRun() {
   --t_runs;
-  if (threads_before_ > 0) open_mp().set_threads(threads_before_);
+  if (threads_before_ > 0 && open_mp().set_threads != nullptr) {
+    open_mp().set_threads(threads_before_);
+  }
 }
 
 }  // namespace peakline::vgpu

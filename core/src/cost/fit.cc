@@ -71,7 +71,7 @@ DeviceProfile fit_rates(const MeasuredTable& table, const DeviceProfile& start,
   DeviceProfile best = start;
   double least = loss(best);
   // One rate after another, by steps that shrink.
-  for (double step = 0.2; step > 0.01; step /= 2) {
+  for (const double step : {0.2, 0.1, 0.05, 0.025, 0.0125}) {
     for (const std::string_view key : kFitted) {
       const profile::Rate& rate = rate_named(key);
       for (const double factor : {1 + step, 1 / (1 + step)}) {
