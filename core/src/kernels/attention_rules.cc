@@ -41,10 +41,11 @@ Heads heads_of(const TensorMeta& query, const TensorMeta& key, const TensorMeta&
 constexpr std::int64_t kCudnnForward = 256;
 
 void cudnn_forward(RuleContext& op) {
-  // philox seed and offset come first, then the result and the logarithms of the sums.
-  if (op.args.outs() > 7) {
-    op.program.output(6);
-    op.program.output(7);
+  // philox seed and offset come first, then the result and the logarithms of the sums. Of the returns
+  // only tensors count: output, logsumexp, two of sequence lengths, seed, offset, a mask.
+  if (op.args.outs() > 5) {
+    op.program.output(4);
+    op.program.output(5);
   }
   op.program.output(0);
   op.program.output(1);

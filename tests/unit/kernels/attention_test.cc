@@ -88,6 +88,15 @@ TEST(Attention, CudnnBackwardSumsTheQuerysGradientInFloat) {
   EXPECT_EQ(backward(32, 16, 16, 197, 64), "+12910592 +12910592 +12910592 +26224896 -26224896");
 }
 
+TEST(Attention, CudnnsForwardMakesSeedAndOffsetFirst) {
+  const TensorMeta q = heads(24, 8, 256, 64, kBf16);
+  const TensorMeta sums = test::tensor({24, 8, 256, 1});
+  const TensorMeta number = test::tensor({}, test::kInt64);
+  EXPECT_EQ(run(call("aten::_scaled_dot_product_cudnn_attention", {q, q, q},
+                     {q, sums, test::none(), test::none(), number, number, test::none()})),
+            "+8 +8 +6291456 +196608 +256 -256");
+}
+
 TEST(Attention, EfficientBackwardKeepsTilesWithLocks) {
   const auto backward = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) {
     const TensorMeta q = heads(b, h, t, d, kFp32);
