@@ -3,6 +3,7 @@
 // aten/src/ATen/native/cudnn/MHA.cpp.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/rule_tables.h"
 
@@ -174,8 +175,18 @@ std::int64_t efficient_backward_bytes(const Heads& h) {
   return h.batch * h.heads * bytes;
 }
 
+// The gradient is read token by token, with a token's heads side by side, and copied where it lies
+// otherwise.
+std::int64_t copy_by_token(TensorMeta gradient) {
+  if (gradient.sizes.size() != 4 || gradient.strides.size() != 4) return 0;
+  std::swap(gradient.sizes[1], gradient.sizes[2]);
+  std::swap(gradient.strides[1], gradient.strides[2]);
+  return gradient.contiguous() ? 0 : gradient.bytes().raw();
+}
+
 void efficient_backward(RuleContext& op) {
   const Heads h = heads_of(op.args.tensor(1), op.args.tensor(2), op.args.tensor(3));
+  const Scratch dense_gradient(op.program, copy_by_token(op.args.tensor(0)));
   const TensorMeta& out = op.args.tensor(5);
   op.program.outputs();
   const std::int64_t row_sums = h.batch * h.heads * h.queries * 4;

@@ -57,9 +57,9 @@ void row_norm(RuleContext& op) {
 
 void layer_norm_backward(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(1);
-  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
   const Scratch dense_input(op.program, copy_of(input));
   op.program.outputs();
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
   const int weights = (op.args.mask(7, 1) ? 1 : 0) + (op.args.mask(7, 2) ? 1 : 0);
   weight_gradients(op, input, product(op.args.integers(2)),
                    op.args.tensor(5).defined ? weights : 0);

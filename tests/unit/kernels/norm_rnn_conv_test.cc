@@ -33,6 +33,18 @@ TEST(LayerNorm, ManyShortRowsSumWeightGradientsInParts) {
             "-8 -614400 -384 -1200000 -1200000");
 }
 
+// As on an H200: sequences first, then batches.
+TEST(LayerNorm, AGradientInAnotherOrderIsCopiedAfterTheResultsAreMade) {
+  const TensorMeta gradient = tensor({32, 96, 512}, kFp32, {512, 16384, 1});
+  const TensorMeta x = tensor({32, 96, 512});
+  const TensorMeta row = tensor({32, 96, 1});
+  const TensorMeta w = tensor({512});
+  EXPECT_EQ(run(call("aten::native_layer_norm_backward",
+                     {gradient, x, Sizes{512}, row, row, w, w, std::vector<bool>{true, true, true}},
+                     {x, w, w})),
+            "+6291456 +2048 +2048 +6291456 -6291456");
+}
+
 TEST(GroupNorm, FactorsPerChannelAreFloats) {
   const TensorMeta x = tensor({8, 256, 64, 64}, kBf16);
   const TensorMeta w = tensor({256}, kBf16);
