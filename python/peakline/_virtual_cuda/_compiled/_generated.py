@@ -11,8 +11,8 @@ from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
 
 def actions(patches: Patches, benchmarks: Benchmarks) -> dict[str, Action]:
     def precompile(self: Any, *args: Any, **kwargs: Any) -> None:
-        """All configurations: at its first call the kernel is tuned, which takes memory. A program's
-        second run finds the best one in Inductor's cache on disk, and takes less."""
+        """All configurations: at its first call the kernel is tuned, which takes memory. From its
+        second run on a program finds the best one in Inductor's cache on disk, and takes less."""
         if not self.launchers:
             self.launchers = [Launcher(config, benchmarks) for config in self.configs]
 
