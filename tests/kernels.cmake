@@ -7,6 +7,7 @@ add_executable(kernel_tests
   unit/kernels/blas_test.cc
   unit/kernels/certainty_test.cc
   unit/kernels/indexing_test.cc
+  unit/kernels/measured_workspaces_test.cc
   unit/kernels/norm_rnn_conv_test.cc
   unit/kernels/planned_convolution_test.cc
   unit/kernels/reduction_test.cc

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <span>
 
 #include <peakline/category.h>
@@ -25,6 +26,7 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
   // A limit above what the GPU has asks for a GPU of this kind with more memory.
   if (options.limit) driver.total = std::max(driver.total, *options.limit + driver.in_use);
   driver.most = options.limit;
+  driver.startup_segments = std::numeric_limits<int>::max();  // launched() says when
   driver.top = Address(kTop - kRangePerDevice * static_cast<std::uint64_t>(device));
   return driver;
 }
@@ -68,6 +70,12 @@ void Memory::make_allocators() {
     device.allocator->on_segment_change(
         [this, i](const SegmentChange& change) { on_segment(i, change); });
   }
+}
+
+void Memory::launched_first(int device) {
+  const std::lock_guard guard(mutex_);
+  launched_[static_cast<std::size_t>(device)].store(true, std::memory_order_relaxed);
+  devices_[static_cast<std::size_t>(device)].model->launched();
 }
 
 bool Memory::configure(std::string settings, const AllocatorConfig& config) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -109,6 +110,13 @@ class Memory {
   // cudaMemGetInfo: free, total.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> info(int device);
 
+  // A kernel runs on the device: of interest to the driver when it is the first.
+  void launched(int device) {
+    if (!launched_[static_cast<std::size_t>(device)].load(std::memory_order_relaxed)) {
+      launched_first(device);
+    }
+  }
+
   [[nodiscard]] int devices() const noexcept { return static_cast<int>(devices_.size()); }
   [[nodiscard]] const DeviceProfile& profile() const noexcept { return options_.profile; }
   [[nodiscard]] const AllocatorConfig& config() const noexcept { return options_.config; }
@@ -126,6 +134,7 @@ class Memory {
   [[nodiscard]] bool records() const noexcept {
     return recorder_ != nullptr && capture::current_recorder() == recorder_;
   }
+  void launched_first(int device);
   void make_allocators();
   void settle();
   void on_segment(int device, const SegmentChange& change);
@@ -135,6 +144,7 @@ class Memory {
   MemoryOptions options_;
   std::mutex mutex_;
   std::vector<Device> devices_;
+  std::array<std::atomic<bool>, 128> launched_{};  // by device, of which torch has no more
   capture::Recorder* recorder_ = nullptr;
   bool settled_ = false;  // something was allocated
   bool told_ = false;     // the program gave settings, which count before the environment's

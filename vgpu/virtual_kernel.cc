@@ -48,6 +48,11 @@ std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
   return entry;
 }
 
+// On the device, unlike a view.
+bool computes(const Call& call, const ShapeEntry& entry) {
+  return call.device >= 0 && (!entry.fresh.empty() || call.info.written != 0);
+}
+
 // Ops of other libraries are run at once: what they do beside computing is not known.
 bool can_wait(const OpInfo& info) { return info.name.text.starts_with("aten::"); }
 
@@ -62,6 +67,7 @@ class Runner {
     if (how == Follow::kExact && now) values = run_on_values(engine_, call_);
     const ShapeEntry* entry = find(values);
     torch::jit::Stack results = run_program(engine_, call_, info_.name, *entry);
+    if (computes(call_, *entry)) engine_.memory().launched(call_.device);
     engine_.clock().op(call_.device, entry->time);
     if (values) {
       keep_values(engine_, call_, *entry, *values, results);
@@ -153,6 +159,7 @@ void run(const c10::OperatorHandle& op, OpInfo& info, torch::jit::Stack* stack) 
       if (call.writes(i)) forget_values(*call.tensors[i]);
     }
     tell_clock(engine, call);
+    if (call.device >= 0) engine.memory().launched(call.device);
     if (info.counts_versions) count_versions(call);
     const bool returns = !op.schema().returns().empty();
     stack->resize(stack->size() - info.arity + (returns ? 1 : 0));

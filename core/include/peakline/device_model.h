@@ -43,6 +43,9 @@ class DeviceModel {
   virtual bool map(Bytes bytes) = 0;
   virtual void unmap(Bytes bytes) = 0;
 
+  // The first kernel was launched: from now on the driver has what it needs for that elsewhere.
+  virtual void launched() {}
+
   // cudaMemGetInfo.
   [[nodiscard]] virtual Bytes total() const = 0;
   [[nodiscard]] virtual Bytes free() const = 0;
@@ -52,9 +55,11 @@ class DeviceModel {
 struct DriverOptions {
   Bytes total{std::int64_t{1} << 46};  // cudaMemGetInfo's total; more than any device has
   Bytes in_use{0};                     // by the CUDA context and others, before the first segment
-  // Address space that the driver itself uses in its first chunk until the first kernels are loaded,
-  // which is about when the third segment is taken. 0: a program without kernels.
+  // Address space that the driver itself uses in its newest chunk until the first kernel is launched.
+  // 0: a program without kernels, and without the driver's own ranges.
   Bytes startup{414_MiB};
+  // How many segments are taken before that, where nobody says when it is.
+  int startup_segments = 2;
   Address top{0x7f0000000000};  // address space is taken from here downwards
   Bytes kept{2_MiB};            // what the driver shows as free and never gives out
   // It gives out no more than this in all. The allocator's own limit is no such end: where segments

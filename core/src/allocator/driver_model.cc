@@ -12,7 +12,10 @@ namespace {
 constexpr std::uint64_t kChunk = std::uint64_t{32} << 20;
 // Reserved ranges start here and go up; the driver keeps a range of its own at 1 TiB.
 constexpr std::uint64_t kReservations = std::uint64_t{0x302000000};
-constexpr int kStartupSegments = 2;
+// The driver's own ranges when a program starts: a part of the oldest chunk, and what lies between that
+// and the newest.
+constexpr std::uint64_t kOldestUsed = std::uint64_t{8} << 20;
+constexpr std::uint64_t kBetween = std::uint64_t{64} << 20;
 constexpr std::uint64_t kReservationsEnd = std::uint64_t{1} << 56;
 constexpr std::uint64_t kDriversOwn = std::uint64_t{1} << 40;
 constexpr std::uint64_t kDriversOwnSize = std::uint64_t{64} << 20;
@@ -165,18 +168,16 @@ class DriverModel : public DeviceModel {
         free_(options.total - options.in_use),
         kept_(options.kept),
         left_(options.most.value_or(options.total)),
+        startup_segments_(options.startup_segments),
         space_(kChunk, options.top.raw() / kChunk * kChunk),
         reservations_(kReservations, kReservationsEnd) {
     reservations_.take(kDriversOwn, kDriversOwn + kDriversOwnSize);
-    if (options.startup > Bytes{}) startup_ = place(raw(options.startup));
+    if (options.startup > Bytes{}) take_drivers_own(options.startup);
   }
 
   std::optional<Address> allocate(Bytes bytes) override {
     if (!map(bytes)) return std::nullopt;
-    if (startup_ && ++segments_ > kStartupSegments) {
-      remove(*startup_);
-      startup_.reset();
-    }
+    if (startup_ && ++segments_ > startup_segments_) launched();
     const std::optional<std::uint64_t> at = place(raw(bytes));
     if (!at) unmap(bytes);
     return at ? std::optional(Address(*at)) : std::nullopt;
@@ -207,10 +208,21 @@ class DriverModel : public DeviceModel {
     left_ += bytes;
   }
 
+  void launched() override {
+    if (startup_) remove(*startup_);
+    startup_.reset();
+  }
+
   [[nodiscard]] Bytes total() const override { return total_; }
   [[nodiscard]] Bytes free() const override { return free_; }
 
  private:
+  void take_drivers_own(Bytes startup) {
+    place(kOldestUsed);
+    space_.take_highest(kBetween);
+    startup_ = place(raw(startup));
+  }
+
   std::optional<std::uint64_t> place(std::uint64_t size) {
     Chunks::Number number = chunks_.newest_with_room(size);
     if (number == 0) {
@@ -241,6 +253,7 @@ class DriverModel : public DeviceModel {
   Bytes free_;
   Bytes kept_;
   Bytes left_;  // of the most that it gives out
+  int startup_segments_;
   std::optional<std::uint64_t> startup_;
   int segments_ = 0;  // counted until the startup range is gone
   AddressSpace space_;

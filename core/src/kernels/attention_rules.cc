@@ -3,6 +3,7 @@
 // aten/src/ATen/native/cudnn/MHA.cpp.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/rule_tables.h"
 
@@ -41,10 +42,11 @@ Heads heads_of(const TensorMeta& query, const TensorMeta& key, const TensorMeta&
 constexpr std::int64_t kCudnnForward = 256;
 
 void cudnn_forward(RuleContext& op) {
-  // philox seed and offset come first, then the result and the logarithms of the sums.
-  if (op.args.outs() > 7) {
-    op.program.output(6);
-    op.program.output(7);
+  // philox seed and offset come first, then the result and the logarithms of the sums. Of the returns
+  // only tensors count: output, logsumexp, two of sequence lengths, seed, offset, a mask.
+  if (op.args.outs() > 5) {
+    op.program.output(4);
+    op.program.output(5);
   }
   op.program.output(0);
   op.program.output(1);
@@ -173,8 +175,18 @@ std::int64_t efficient_backward_bytes(const Heads& h) {
   return h.batch * h.heads * bytes;
 }
 
+// The gradient is read token by token, with a token's heads side by side, and copied where it lies
+// otherwise.
+std::int64_t copy_by_token(TensorMeta gradient) {
+  if (gradient.sizes.size() != 4 || gradient.strides.size() != 4) return 0;
+  std::swap(gradient.sizes[1], gradient.sizes[2]);
+  std::swap(gradient.strides[1], gradient.strides[2]);
+  return gradient.contiguous() ? 0 : gradient.bytes().raw();
+}
+
 void efficient_backward(RuleContext& op) {
   const Heads h = heads_of(op.args.tensor(1), op.args.tensor(2), op.args.tensor(3));
+  const Scratch dense_gradient(op.program, copy_by_token(op.args.tensor(0)));
   const TensorMeta& out = op.args.tensor(5);
   op.program.outputs();
   const std::int64_t row_sums = h.batch * h.heads * h.queries * 4;

@@ -2,6 +2,7 @@
 // aten/src/ATen/native/cudnn/ConvShared.cpp, Conv_v8.cpp, cuda/DepthwiseConv2d.cu,
 // cuda/ConvolutionMM2d.cu, NaiveDilatedConvolution.cu, NaiveConvolutionTranspose2d.cu.
 #include <algorithm>
+#include <tuple>
 
 #include <peakline/conv_planner.h>
 
@@ -149,6 +150,15 @@ std::int64_t column_bytes(const Pictures& p) {
   return channels * pixels(p.weight.sizes) * windows * size_of(p.input.dtype);
 }
 
+// A plain convolution reads the picture itself where its windows are single pixels, one at a time.
+bool picture_is_columns(const RuleContext& op, const Pictures& p) {
+  const auto all = [](const std::vector<std::int64_t>& values, std::int64_t value) {
+    return std::all_of(values.begin(), values.end(), [=](std::int64_t v) { return v == value; });
+  };
+  return op.call.name == "aten::_slow_conv2d_forward" && pixels(p.weight.sizes) == 1 &&
+         all(p.c.stride, 1) && all(p.c.padding, 0);
+}
+
 // cudnn_convolution, its transposed and fused forms
 void cudnn_forward(RuleContext& op) {
   op.program.outputs();
@@ -166,7 +176,7 @@ void columns_forward(RuleContext& op) {
   if (!p) return;
   const Scratch dense_input(op.program, copy_to(p->input, false));
   const Scratch dense_weight(op.program, copy_to(p->weight, false));
-  const Scratch columns(op.program, column_bytes(*p));
+  const Scratch columns(op.program, picture_is_columns(op, *p) ? 0 : column_bytes(*p));
   // A transposed one adds its bias by a product with as many ones as a picture has pixels.
   const bool ones = p->c.transposed && op.args.tensor(3).defined;
   op.program.flash(ones ? pixels(p->output_sizes) * size_of(p->input.dtype) : 0);
@@ -195,16 +205,52 @@ struct Wanted {
   bool bias;
 };
 
-void cudnn_backward(RuleContext& op, const Pictures& p, Wanted wanted) {
-  if (wanted.input) {
-    op.program.output(0);
-    const Scratch dense_weight(op.program, copy_to(p.weight, p.c.channels_last));
-    run_cudnn(op, p, p.c.transposed ? ConvPass::kForward : ConvPass::kInputGradient);
-  }
-  if (wanted.weight) {
-    op.program.output(1);
-    run_cudnn(op, p, ConvPass::kWeightGradient);
-  }
+// Where both are in channels last, or one, cuDNN works so (cudnn_conv_suggest_memory_format).
+bool work_channels_last(const TensorMeta& one, const TensorMeta& other) {
+  return one.dtype != DType::kFloat64 &&
+         (suggests_channels_last(one) || suggests_channels_last(other));
+}
+
+void cudnn_input_gradient(RuleContext& op, const Pictures& p, const TensorMeta& gradient) {
+  const bool channels_last = work_channels_last(gradient, p.weight);
+  op.program.output(0);
+  const Scratch dense_weight(op.program, copy_to(p.weight, channels_last));
+  const Scratch dense_gradient(op.program, copy_to(gradient, channels_last));
+  run_cudnn(op, p, p.c.transposed ? ConvPass::kForward : ConvPass::kInputGradient);
+}
+
+void cudnn_weight_gradient(RuleContext& op, const Pictures& p, const TensorMeta& input,
+                           const TensorMeta& gradient) {
+  const bool channels_last = work_channels_last(input, gradient);
+  const auto& [first, second] = p.c.transposed ? std::tie(input, gradient)  // the sides change
+                                               : std::tie(gradient, input);
+  const Scratch dense_first(op.program, copy_to(first, channels_last));
+  const Scratch dense_second(op.program, copy_to(second, channels_last));
+  op.program.output(1);
+  run_cudnn(op, p, ConvPass::kWeightGradient);
+}
+
+// For the weight's gradient torch copies the input before anything else. Then the gradient gets the
+// input's format, if it has another: it may still be one that is not dense (expanded, a slice), and is
+// copied by each pass then.
+void cudnn_backward(RuleContext& op, const Pictures& p, TensorMeta gradient, Wanted wanted) {
+  TensorMeta input = p.input;
+  const Scratch dense_input(op.program, wanted.weight ? copy_to(input, p.c.channels_last) : 0);
+  if (wanted.weight) input.strides = dense_strides(input.sizes, p.c.channels_last);
+  const bool format = suggests_channels_last(input);
+  const bool has_format =
+      p.c.transposed ? copy_to(gradient, format) == 0 : suggests_channels_last(gradient) == format;
+  const Scratch formatted(op.program, has_format ? 0 : gradient.bytes().raw());
+  if (!has_format) gradient.strides = dense_strides(gradient.sizes, format);
+  if (wanted.input) cudnn_input_gradient(op, p, gradient);
+  if (wanted.weight) cudnn_weight_gradient(op, p, input, gradient);
+}
+
+void depthwise_backward(RuleContext& op, const Pictures& p, const TensorMeta& gradient,
+                        Wanted wanted) {
+  const Scratch dense_gradient(op.program, copy_to(gradient, p.c.channels_last));
+  if (wanted.weight) op.program.output(1);
+  if (wanted.input) op.program.output(0);
 }
 
 // grad_bias += grad_output[i].sum(), picture by picture.
@@ -271,8 +317,9 @@ void columns_in_groups(RuleContext& op, const Pictures& p, const TensorMeta& gra
   for (const int part : parts) op.program.free(part);
 }
 
-void columns_backward(RuleContext& op, const Pictures& p, const TensorMeta& gradient,
-                      Wanted wanted) {
+void columns_backward(RuleContext& op, const Pictures& p, TensorMeta gradient, Wanted wanted) {
+  const Scratch dense_gradient(op.program, copy_to(gradient, p.c.channels_last));
+  gradient.strides = dense_strides(gradient.sizes, p.c.channels_last);
   const Scratch dense_input(op.program, copy_to(p.input, false));
   const Scratch dense_weight(op.program, copy_to(p.weight, false));
   if (groups_of(p) > 1) return columns_in_groups(op, p, gradient, wanted);
@@ -283,27 +330,22 @@ void columns_backward(RuleContext& op, const Pictures& p, const TensorMeta& grad
 // convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
 //                      output_padding, groups, output_mask)
 void backward(RuleContext& op) {
-  TensorMeta gradient = op.args.tensor(0);
+  const TensorMeta& gradient = op.args.tensor(0);
   const auto p = pictures(op, op.args.tensor(1), op.args.tensor(2), gradient);
   if (!p || op.args.outs() < 3) return;
   const Wanted wanted{op.args.mask(10, 0), op.args.mask(10, 1), op.args.mask(10, 2)};
-  // For the weight's gradient torch copies the input before anything else, and keeps the copy.
-  const bool copies_input = p->c.backend == Convolution::Backend::kCudnn && wanted.weight;
-  const Scratch dense_input(op.program, copies_input ? copy_to(p->input, p->c.channels_last) : 0);
-  const Scratch dense_gradient(op.program, copy_to(gradient, p->c.channels_last));
-  gradient.strides = dense_strides(gradient.sizes, p->c.channels_last);
   switch (p->c.backend) {
     case Convolution::Backend::kDepthwise:
-      if (wanted.weight) op.program.output(1);
-      if (wanted.input) op.program.output(0);
+      depthwise_backward(op, *p, gradient, wanted);
       break;
     case Convolution::Backend::kColumns:
       return columns_backward(op, *p, gradient, wanted);
     case Convolution::Backend::kCudnn:
-      cudnn_backward(op, *p, wanted);
+      cudnn_backward(op, *p, gradient, wanted);
       break;
   }
   if (!wanted.bias) return;
+  // Of the gradient as it came: copies are gone by now.
   op.program.output(2);
   sum_channels(op, gradient);
 }

@@ -102,9 +102,6 @@ constexpr auto kDenseInputs =
                                      "_adaptive_avg_pool3d",
                                      "_adaptive_avg_pool3d_backward",
                                      "_cdist_forward",
-                                     "_log_softmax",
-                                     "_log_softmax_backward_data",
-                                     "_softmax",
                                      "_thnn_fused_gru_cell",
                                      "_thnn_fused_gru_cell_backward",
                                      "_thnn_fused_lstm_cell",
@@ -196,6 +193,13 @@ bool loops_over_lists(std::string_view name) {
   return name.starts_with("_foreach_") && name != "_foreach_powsum";
 }
 
+// Nothing to interpolate: torch copies element by element, from any layout (UpSampleBilinear2d.cu).
+bool is_plain_copy(const OpCall& call) {
+  if (!call.name.starts_with("aten::upsample_bilinear2d") || call.outputs.empty()) return false;
+  const auto* from = call.arguments.empty() ? nullptr : std::get_if<TensorMeta>(&call.arguments[0]);
+  return from != nullptr && from->sizes == call.outputs[0].meta.sizes;
+}
+
 }  // namespace
 
 bool needs_no_scratch(const OpCall& call) {
@@ -213,6 +217,7 @@ bool copies_inputs(const OpCall& call, ProgramBuilder& program) {
   if (!call.name.starts_with(kSpace)) return false;
   if (!contains(kDenseInputs, call.name.substr(kSpace.size()))) return false;
   program.outputs();
+  if (is_plain_copy(call)) return true;
   std::vector<int> copies;
   for (const Argument& argument : call.arguments) {
     const auto* tensor = std::get_if<TensorMeta>(&argument);

@@ -2,6 +2,7 @@
 // aten/src/ATen/native/group_norm.cpp, Normalization.cu, SoftMax.cu, cudnn/BatchNorm.cpp.
 #include <algorithm>
 
+#include "kernels/memory_format.h"
 #include "kernels/reduce_config.h"
 #include "kernels/rule_tables.h"
 
@@ -56,9 +57,9 @@ void row_norm(RuleContext& op) {
 
 void layer_norm_backward(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(1);
-  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
   const Scratch dense_input(op.program, copy_of(input));
   op.program.outputs();
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
   const int weights = (op.args.mask(7, 1) ? 1 : 0) + (op.args.mask(7, 2) ? 1 : 0);
   weight_gradients(op, input, product(op.args.integers(2)),
                    op.args.tensor(5).defined ? weights : 0);
@@ -102,12 +103,29 @@ void group_norm_backward(RuleContext& op) {
   op.program.free(factor1);
 }
 
-// The product of gradient and output is made beside the result (SoftMax.cu); log_softmax has no need.
+// SoftMax.cu reads contiguous tensors; pictures in channels last are copied, too.
+void softmax(RuleContext& op) {
+  op.program.outputs();
+  op.program.flash(copy_of(op.args.tensor(0)));
+}
+
+void log_softmax_backward(RuleContext& op) {
+  op.program.outputs();
+  const Scratch dense_gradient(op.program, copy_of(op.args.tensor(0)));
+  const Scratch dense_output(op.program, copy_of(op.args.tensor(1)));
+}
+
+// The product of gradient and output is made beside the result; log_softmax has no need.
 void softmax_backward(RuleContext& op) {
   op.program.outputs();
   const TensorMeta& gradient = op.args.tensor(0);
-  const std::int64_t element = std::max(size_of(gradient.dtype), size_of(op.args.tensor(1).dtype));
-  op.program.flash(gradient.numel() * element);
+  const TensorMeta& output = op.args.tensor(1);
+  const std::int64_t bytes =
+      gradient.numel() * std::max(size_of(gradient.dtype), size_of(output.dtype));
+  const Scratch product(op.program, bytes);
+  // It lies as its factors do.
+  const Scratch dense_product(op.program, copy_of(gradient) > 0 && copy_of(output) > 0 ? bytes : 0);
+  const Scratch dense_output(op.program, copy_of(output));
 }
 
 std::int64_t last_power_of_two(std::int64_t value) {
@@ -164,31 +182,50 @@ void batch_norm_backward(RuleContext& op) {
   op.program.output(0);
 }
 
-// cuDNN's kernel for channels that lie side by side keeps every SM busy to the end: those that have the
-// same 256 channels leave each other `values` numbers a channel, beside the two results. Within 1% of
-// what was measured for 64 and for 2,048 channels; the rest are flags.
-void exchange_between_sms(RuleContext& op, const TensorMeta& input, std::int64_t values) {
-  constexpr std::int64_t kChannelsPerSm = 256;
-  if (input.sizes.size() < 3 || !channels_innermost(input)) return;
+// cuDNN's kernels for channels that lie side by side: a block of threads takes `columns` channels of
+// `rows` pixels, and leaves two sums a channel to the others; forward it counts its pixels as well.
+struct NormTile {
+  std::int64_t columns;
+  std::int64_t rows;
+};
+
+// Channels are read four at a time where that goes up; of very few, four pixels are one row.
+NormTile norm_tile(std::int64_t channels, std::int64_t rows) {
+  if (channels < 4) return {4, 4 * rows};
+  return {channels % 4 == 0 ? 64 : 16, rows};
+}
+
+// What all blocks leave, a lock for each row of blocks, and the kernel's own state. As cuDNN 9.19 asked
+// for on an H200, to the byte (tests/data/kernels/batch_norms_h200.csv).
+std::int64_t channels_last_norm(const TensorMeta& input, bool forward) {
   const std::int64_t channels = input.sizes[1];
-  const std::int64_t columns = (channels + kChannelsPerSm - 1) / kChannelsPerSm;
-  const std::int64_t parts =
-      columns == 0 ? 0 : std::max<std::int64_t>(op.gpu.sm_count / columns, 1);
-  op.program.flash((values * parts + 2) * channels * accumulated(input.dtype),
-                   Certainty::kModelled);
+  if (channels == 0) return 0;
+  const std::int64_t pixels = input.numel() / channels;
+  const std::int64_t rows = !forward ? 96 : is_reduced_float(input.dtype) ? 160 : 64;
+  const NormTile tile = norm_tile(channels, rows);
+  const std::int64_t blocks = (channels + tile.columns - 1) / tile.columns;
+  const std::int64_t parts = blocks * ((pixels + tile.rows - 1) / tile.rows);
+  const std::int64_t part = tile.columns * 2 * 4 + (forward ? 4 : 0);
+  return parts * part + blocks * 4 + (forward ? 1072 : 1056);
+}
+
+void flash_channels_last_norm(RuleContext& op, bool forward) {
+  const TensorMeta& input = op.args.tensor(0);
+  if (!suggests_channels_last(input)) return;
+  op.program.flash(channels_last_norm(input, forward), Certainty::kModelled);
 }
 
 // cudnn_batch_norm(input, weight, bias, running_mean, running_var, training, …): without training it
 // reads what it has. Contiguous pictures take nothing beside the results, as measured.
 void cudnn_batch_norm(RuleContext& op) {
   op.program.outputs();
-  if (op.args.flag(5)) exchange_between_sms(op, op.args.tensor(0), 3);
+  if (op.args.flag(5)) flash_channels_last_norm(op, /*forward=*/true);
 }
 
 // cudnn_batch_norm_backward(input, grad_output, weight, …)
 void cudnn_batch_norm_backward(RuleContext& op) {
   op.program.outputs();
-  exchange_between_sms(op, op.args.tensor(0), 2);
+  flash_channels_last_norm(op, /*forward=*/false);
 }
 
 constexpr NamedRule kRules[] = {
@@ -196,7 +233,10 @@ constexpr NamedRule kRules[] = {
     {"aten::cudnn_batch_norm_backward", cudnn_batch_norm_backward},
     {"aten::native_batch_norm", batch_norm},
     {"aten::native_batch_norm_backward", batch_norm_backward},
+    {"aten::_softmax", softmax},
+    {"aten::_log_softmax", softmax},
     {"aten::_softmax_backward_data", softmax_backward},
+    {"aten::_log_softmax_backward_data", log_softmax_backward},
     {"aten::native_layer_norm", row_norm},
     {"aten::_fused_rms_norm", row_norm},
     {"aten::native_layer_norm_backward", layer_norm_backward},

@@ -10,7 +10,7 @@ namespace {
 
 // What was never measured has the same workspace, for want of a better one.
 Certainty certainty_of(const Rnn& r) {
-  const bool known = r.training && !r.packed && r.projection == 0;
+  const bool known = (r.training || r.packed) && r.projection == 0;
   return known ? Certainty::kModelled : Certainty::kGuessed;
 }
 

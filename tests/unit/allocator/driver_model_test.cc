@@ -35,13 +35,25 @@ TEST(DriverModel, AnEmptyChunkGoesBackAndItsPlaceIsTheHighestHole) {
   EXPECT_EQ(allocate(*device, 30_MiB), a + 32 * kMiB) << "at the top of the hole";
 }
 
-TEST(DriverModel, FirstChunkIsTheDriversOwnUntilKernelsAreLoaded) {
+// As in every trace of an H200 that begins with a small segment.
+TEST(DriverModel, WhileNothingRunsLargeSegmentsGoBesideTheDriversOwn) {
   const auto device = make_driver_model({.total = 64_GiB});
   const std::uint64_t first = allocate(*device, 2_MiB);
-  EXPECT_EQ(first % (32 * kMiB), 30 * kMiB) << "the end of the first chunk is free";
-  const std::uint64_t second = allocate(*device, 20_MiB);
-  EXPECT_LT(second, first - 414 * kMiB);
-  EXPECT_EQ(allocate(*device, 40_MiB), first - 414 * kMiB) << "now its start is, too";
+  EXPECT_EQ(first % (32 * kMiB), 30 * kMiB) << "the end of the newest chunk is free";
+  EXPECT_EQ(allocate(*device, 20_MiB), first + 74 * kMiB) << "the oldest one has room for it";
+  EXPECT_EQ(allocate(*device, 40_MiB), first - 414 * kMiB) << "now the newest one is free";
+}
+
+// Layers that are built on the host and copied, one after the other; then the first kernel runs.
+TEST(DriverModel, TheDriversOwnIsFreeOnceAKernelIsLaunched) {
+  const auto device = make_driver_model({.total = 64_GiB, .startup_segments = 100});
+  const std::uint64_t first = allocate(*device, 2_MiB);
+  allocate(*device, 20_MiB);
+  EXPECT_EQ(allocate(*device, 20_MiB), first - 446 * kMiB);
+  EXPECT_EQ(allocate(*device, 20_MiB), first - 478 * kMiB);
+  device->launched();
+  EXPECT_EQ(allocate(*device, 26_MiB), first - 414 * kMiB);
+  device->launched();
 }
 
 TEST(DriverModel, NeverGivesOutItsLastPages) {

@@ -76,6 +76,13 @@ TensorMeta heads(std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d,
   return tensor({b, h, t, d}, dtype);
 }
 
+// As attention's results lie, and so their gradients: a token's heads side by side.
+TensorMeta by_token(TensorMeta heads) {
+  const std::int64_t token = heads.sizes[1] * heads.sizes[3];
+  heads.strides = {heads.sizes[2] * token, heads.sizes[3], token, 1};
+  return heads;
+}
+
 TEST(Attention, CudnnBackwardSumsTheQuerysGradientInFloat) {
   const auto backward = [](std::int64_t b, std::int64_t h, std::int64_t kv, std::int64_t t,
                            std::int64_t d) {
@@ -88,11 +95,32 @@ TEST(Attention, CudnnBackwardSumsTheQuerysGradientInFloat) {
   EXPECT_EQ(backward(32, 16, 16, 197, 64), "+12910592 +12910592 +12910592 +26224896 -26224896");
 }
 
+TEST(Attention, CudnnsForwardMakesSeedAndOffsetFirst) {
+  const TensorMeta q = heads(24, 8, 256, 64, kBf16);
+  const TensorMeta sums = test::tensor({24, 8, 256, 1});
+  const TensorMeta number = test::tensor({}, test::kInt64);
+  EXPECT_EQ(run(call("aten::_scaled_dot_product_cudnn_attention", {q, q, q},
+                     {q, sums, test::none(), test::none(), number, number, test::none()})),
+            "+8 +8 +6291456 +196608 +256 -256");
+}
+
+// As on an H200: sequences first, then batches.
+TEST(Attention, EfficientBackwardCopiesAGradientWhoseTokensAreNotInOrder) {
+  const TensorMeta gradient = test::tensor({32, 8, 80, 64}, kFp32, {512, 64, 16384, 1});
+  const TensorMeta q = heads(32, 8, 80, 64, kFp32);
+  const TensorMeta k = heads(32, 8, 96, 64, kFp32);
+  const std::string events =
+      run(call("aten::_scaled_dot_product_efficient_attention_backward",
+               {gradient, q, k, k, test::none(), q}, {q, k, k, test::none()}));
+  EXPECT_TRUE(events.starts_with("+5242880 +5242880 +6291456 +6291456 ")) << events;
+  EXPECT_TRUE(events.ends_with(" -5242880")) << events;
+}
+
 TEST(Attention, EfficientBackwardKeepsTilesWithLocks) {
   const auto backward = [](std::int64_t b, std::int64_t h, std::int64_t t, std::int64_t d) {
     const TensorMeta q = heads(b, h, t, d, kFp32);
     return run(call("aten::_scaled_dot_product_efficient_attention_backward",
-                    {q, q, q, q, test::none(), q}, {q, q, q, test::none()}));
+                    {by_token(q), q, q, q, test::none(), q}, {q, q, q, test::none()}));
   };
   EXPECT_EQ(backward(8, 12, 512, 64),
             "+12582912 +12582912 +12582912 +12582912 +196608 +196608 -196608 -12582912 +12595200 "
@@ -108,7 +136,7 @@ TEST(Attention, HalfPrecisionEfficientBackwardMakesItsRowSumsItself) {
     const TensorMeta q = heads(b, h, t, d, kBf16);
     const TensorMeta k = heads(b, h, s, d, kBf16);
     return run(call("aten::_scaled_dot_product_efficient_attention_backward",
-                    {q, q, k, k, test::none(), q}, {q, k, k, test::none()}));
+                    {by_token(q), q, k, k, test::none(), q}, {q, k, k, test::none()}));
   };
   EXPECT_EQ(backward(4, 8, 64, 77, 40), "+163840 +197120 +197120 +8192 +524800 -8192 -524800");
   EXPECT_EQ(backward(2, 8, 512, 512, 192),

@@ -33,6 +33,18 @@ TEST(LayerNorm, ManyShortRowsSumWeightGradientsInParts) {
             "-8 -614400 -384 -1200000 -1200000");
 }
 
+// As on an H200: sequences first, then batches.
+TEST(LayerNorm, AGradientInAnotherOrderIsCopiedAfterTheResultsAreMade) {
+  const TensorMeta gradient = tensor({32, 96, 512}, kFp32, {512, 16384, 1});
+  const TensorMeta x = tensor({32, 96, 512});
+  const TensorMeta row = tensor({32, 96, 1});
+  const TensorMeta w = tensor({512});
+  EXPECT_EQ(run(call("aten::native_layer_norm_backward",
+                     {gradient, x, Sizes{512}, row, row, w, w, std::vector<bool>{true, true, true}},
+                     {x, w, w})),
+            "+6291456 +2048 +2048 +6291456 -6291456");
+}
+
 TEST(GroupNorm, FactorsPerChannelAreFloats) {
   const TensorMeta x = tensor({8, 256, 64, 64}, kBf16);
   const TensorMeta w = tensor({256}, kBf16);
@@ -192,6 +204,34 @@ TEST(Convolution, AnInputInAnotherLayoutIsCopiedFirstAndKeptForBothGradients) {
   EXPECT_NE(events.find(" -442368 -1048576 -1048576"), std::string::npos) << events;
 }
 
+OpCall input_gradient(const TensorMeta& x, const TensorMeta& w, const TensorMeta& y) {
+  OpCall op = conv_backward(x, w, y, 0);
+  op.arguments[10] = std::vector<bool>{true, false, false};
+  op.outputs[1].fresh = op.outputs[2].fresh = false;
+  return op;
+}
+
+// Seen on an H200 in a gradient penalty: the scores' gradient is one number, expanded.
+TEST(Convolution, AnExpandedGradientIsCopiedByEachPassAfterItsResult) {
+  const TensorMeta y = tensor({48, 1, 1, 1}, kFp32, {0, 0, 0, 0});
+  const TensorMeta x = tensor({48, 512, 4, 4});
+  const std::string events = run(input_gradient(x, tensor({1, 512, 4, 4}), y));
+  EXPECT_TRUE(events.starts_with("+1572864 +192 ")) << events;
+}
+
+// A denoiser's first layer, on an H200: 6 MiB are copied, given back, and the bias' gradient is the sum
+// over the original, whose channels lie side by side.
+TEST(Convolution, BiasGradientsAreSumsOverTheGradientAsItCame) {
+  const TensorMeta y = channels_last({24, 512, 16, 16}, kBf16);
+  OpCall op = conv_backward(tensor({24, 4, 32, 32}, kBf16), tensor({512, 4, 2, 2}, kBf16), y, 0);
+  op.convolution->stride = {2, 2};
+  op.arguments[10] = std::vector<bool>{false, true, true};
+  op.outputs[0].fresh = false;
+  const std::string events = run(op);
+  EXPECT_TRUE(events.starts_with("+6291456 +16384 ")) << events;
+  EXPECT_TRUE(events.ends_with(" -6291456 +1024 +25165824 +16 -16 -25165824")) << events;
+}
+
 // 36 tiles of 128 by 128 leave room for three parts on 132 SMs, 9 for fourteen.
 TEST(Convolution, WeightGradientsAreSplitOverTheSms) {
   const TensorMeta x = channels_last({32, 256, 14, 14});
@@ -233,8 +273,8 @@ TEST(BatchNorm, ChannelsSideBySideStageTheirSums) {
             "+8388608 +2048 +2048 +131072 +64 -64 -131072");
 }
 
-// On an H200 these took 102212 and 68132, 414000 and 279712 bytes.
-TEST(BatchNorm, ByCudnnTheSmsExchangeTheirSumsOfChannelsSideBySide) {
+// As on an H200; measured_workspaces_test.cc has many more.
+TEST(BatchNorm, ByCudnnBlocksLeaveEachOtherTheirSumsOfChannelsSideBySide) {
   const auto forward = [](const TensorMeta& x, bool training) {
     const TensorMeta c = tensor({x.sizes[1]});
     return run(call("aten::cudnn_batch_norm", {x, c, c, c, c, training, 0.1, 1e-5}, {x, c, c}));
@@ -245,13 +285,25 @@ TEST(BatchNorm, ByCudnnTheSmsExchangeTheirSumsOfChannelsSideBySide) {
                     {x, c, c}));
   };
   const TensorMeta few = channels_last({16, 64, 28, 28});
-  EXPECT_EQ(forward(few, true), "+3211264 +256 +256 +101888 -101888");
-  EXPECT_EQ(backward(few), "+3211264 +256 +256 +68096 -68096");
+  EXPECT_EQ(forward(few, true), "+3211264 +256 +256 +102212 -102212");
+  EXPECT_EQ(backward(few), "+3211264 +256 +256 +68132 -68132");
   const TensorMeta many = channels_last({32, 2048, 7, 7});
-  EXPECT_EQ(forward(many, true), "+12845056 +8192 +8192 +409600 -409600");
-  EXPECT_EQ(backward(many), "+12845056 +8192 +8192 +278528 -278528");
+  EXPECT_EQ(forward(many, true), "+12845056 +8192 +8192 +414000 -414000");
+  EXPECT_EQ(backward(many), "+12845056 +8192 +8192 +279712 -279712");
   EXPECT_EQ(forward(few, false), "+3211264 +256 +256");
   EXPECT_EQ(forward(tensor({16, 64, 28, 28}), true), "+3211264 +256 +256");
+}
+
+TEST(Softmax, PicturesInChannelsLastAreCopied) {
+  const TensorMeta x = channels_last({6, 21, 256, 256});
+  const TensorMeta y = tensor({6, 21, 256, 256});
+  for (const char* name : {"aten::_softmax", "aten::_log_softmax"}) {
+    EXPECT_EQ(run(call(name, {x, std::int64_t{1}, false}, {y})), "+33030144 +33030144 -33030144");
+    EXPECT_EQ(run(call(name, {y, std::int64_t{1}, false}, {y})), "+33030144");
+  }
+  EXPECT_EQ(
+      run(call("aten::_log_softmax_backward_data", {x, y, std::int64_t{1}, std::int64_t{6}}, {y})),
+      "+33030144 +33030144 -33030144");
 }
 
 TEST(Softmax, BackwardMakesTheProductBesideItsResult) {
@@ -293,6 +345,19 @@ TEST(Convolution, WithoutCudnnOnePictureIsUnfolded) {
       call("aten::_slow_conv2d_forward", {x, tensor({32, 16, 3, 3})}, {tensor({8, 32, 8, 8})});
   forward.convolution = op.convolution;
   EXPECT_EQ(run(forward), "+65536 +36864 W33554432 -36864");
+}
+
+TEST(Convolution, WithoutCudnnAPictureIsReadAsItIsWhereWindowsAreSinglePixels) {
+  const TensorMeta x = tensor({8, 32, 48, 48});
+  OpCall plain = conv_backward(x, tensor({64, 32, 1, 1}), tensor({8, 64, 48, 48}), 0);
+  plain.convolution->backend = Convolution::Backend::kColumns;
+  OpCall forward =
+      call("aten::_slow_conv2d_forward", {x, tensor({64, 32, 1, 1})}, {tensor({8, 64, 48, 48})});
+  forward.convolution = plain.convolution;
+  EXPECT_EQ(run(forward), "+4718592 W33554432");
+  forward.outputs[0].meta = tensor({8, 64, 24, 24});
+  forward.convolution->stride = {2, 2};
+  EXPECT_EQ(run(forward), "+1179648 +73728 W33554432 -73728") << "some are left out";
 }
 
 // The most that a program holds, without the libraries' own workspaces.

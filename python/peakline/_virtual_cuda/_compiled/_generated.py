@@ -11,10 +11,10 @@ from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
 
 def actions(patches: Patches, benchmarks: Benchmarks) -> dict[str, Action]:
     def precompile(self: Any, *args: Any, **kwargs: Any) -> None:
-        """One configuration, as when Inductor finds the tuned one in its cache on disk: from a
-        program's second run on."""
+        """All configurations: at its first call the kernel is tuned, which takes memory. From its
+        second run on a program finds the best one in Inductor's cache on disk, and takes less."""
         if not self.launchers:
-            self.launchers = [Launcher(self.configs[0], benchmarks)]
+            self.launchers = [Launcher(config, benchmarks) for config in self.configs]
 
     def replace_building(module: Any) -> None:
         tuner = module.CachingAutotuner
