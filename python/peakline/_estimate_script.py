@@ -198,6 +198,7 @@ class _Estimate:
             found |= gpu.times.answer(_C.cost.Profile(args.gpu))
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
+        found["chose_batch"] = bool(self._finders.sentences())
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
 
 
@@ -210,11 +211,16 @@ def _output(args: argparse.Namespace, rank: int) -> Path:
 def _say_what_is_needed(
     args: argparse.Namespace, found: dict[str, Any], second_pass: needed.SecondPass
 ) -> None:
-    made = found.pop("made")
+    made, chose_batch = found.pop("made"), found.pop("chose_batch")
     if found["fits"] or args.second_pass:
         return
     if found["oom"] is None:  # only what lies outside the allocator, or the host's, is too much
         found["needed_reserved"] = found["peak_reserved"]
+    elif chose_batch:
+        found["warnings"].append(
+            "how much memory would do is not told: with more of it, the script's search for a "
+            "batch size finds another batch"
+        )
     else:
         complain("it does not fit; a second pass without the limit finds out how much would do")
         found["needed_reserved"] = second_pass.reserved(found["rank"], made)
@@ -224,6 +230,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
     from peakline._estimate import generation, outcome
 
     found.pop("made", None)
+    found.pop("chose_batch", None)
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:

@@ -76,6 +76,7 @@ class Tries:
             if answer is not None:
                 answer["files"] = warm.local_files()
                 answer.pop("made", None)
+                answer.pop("chose_batch", None)
             return status, answer
 
         return job
