@@ -83,6 +83,7 @@ class _Estimate:
         from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
+        from peakline._estimate.longest import LongestFirst
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
@@ -109,6 +110,7 @@ class _Estimate:
             self._course = Course(gpu.steps, args.steps)
             self._generation = Generation()
             self._finders = Finders(gpu.steps)
+            self._longest = LongestFirst()
             self._overlay = Overlay()
             with gpu as self._recording:
                 ended = self._run_script()
@@ -132,6 +134,8 @@ class _Estimate:
             stack.enter_context(watched_loaders(self._course.epochs))
             stack.enter_context(self._generation.watched())
             stack.enter_context(self._finders.watched())
+            if args.longest_first:
+                stack.enter_context(self._longest.watched())
             stack.enter_context(self._fakes.registered())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
@@ -185,7 +189,7 @@ class _Estimate:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
-        notes += self._finders.sentences()
+        notes += self._finders.sentences() + self._longest.sentences()
         notes += self._fakes.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
