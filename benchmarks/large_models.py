@@ -3,7 +3,7 @@
 python benchmarks/large_models.py [8b 70b 405b]     405b needs transformers and safetensors
 
 8b and 70b are built on the CPU, cast, moved and trained for three steps. 405b is read with
-from_pretrained, from the index of 191 safetensors files that have a head and a hole each, and moved.
+from_pretrained, from the index of 191 safetensors files that are a head and a hole each, and moved.
 Prints seconds after the imports (CPU time, which other work on the machine hardly changes, and wall
 time) and the most memory that the process held.
 """
