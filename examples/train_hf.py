@@ -31,6 +31,40 @@ class Recurrent(nn.Module):
         return self.head(states)
 
 
+class Stage(nn.Sequential):
+    """Two convolutions of a U-Net, at one resolution."""
+
+    def __init__(self, given: int, made: int) -> None:
+        layers: list[nn.Module] = []
+        for channels in (given, made):
+            layers += [nn.Conv2d(channels, made, 3, padding=1), nn.GroupNorm(8, made), nn.SiLU()]
+        super().__init__(*layers)
+
+
+class UNet(nn.Module):
+    """Down to an eighth of the resolution and up again, with what was there on the way."""
+
+    WIDTHS = (64, 128, 256, 512)
+
+    def __init__(self) -> None:
+        super().__init__()
+        narrow, wide = (3, *self.WIDTHS[:-1]), self.WIDTHS
+        self.down = nn.ModuleList(Stage(a, b) for a, b in zip(narrow, wide, strict=True))
+        pairs = list(zip(self.WIDTHS, self.WIDTHS[1:], strict=False))[::-1]
+        self.up = nn.ModuleList(Stage(a + b, a) for a, b in pairs)
+        self.head = nn.Conv2d(self.WIDTHS[0], 3, 1)
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        seen: list[torch.Tensor] = []
+        for stage in self.down:
+            picture = stage(F.max_pool2d(picture, 2) if seen else picture)
+            seen.append(picture)
+        seen.pop()
+        for stage in self.up:
+            picture = stage(torch.cat([F.interpolate(picture, scale_factor=2), seen.pop()], 1))
+        return self.head(picture)
+
+
 def gpt2() -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -92,6 +126,10 @@ def pictures(batch: int) -> Batch:
     }
 
 
+def large_pictures(batch: int) -> Batch:
+    return {"pixel_values": torch.rand(batch, 3, 256, 256, device="cuda")}
+
+
 # What builds the model, what makes a batch, and whether it trains under bfloat16 autocast.
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Batch], bool]] = {
     "gpt2": (gpt2, tokens(50257, 512), False),
@@ -100,6 +138,7 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[int], Batch], bool]] = {
     "bert": (bert, tokens(30522, 256), False),
     "vit-large": (vit, pictures, True),
     "lstm": (Recurrent, tokens(10000, 128), False),
+    "unet": (UNet, large_pictures, True),
 }
 
 
@@ -107,6 +146,9 @@ def loss_of(model: Any, batch: Batch) -> torch.Tensor:
     if isinstance(model, Recurrent):
         ids = batch["input_ids"]
         return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+    if isinstance(model, UNet):
+        picture = batch["pixel_values"]
+        return F.mse_loss(model(picture), picture)
     loss: torch.Tensor = model(**batch).loss
     return loss
 

@@ -1,7 +1,8 @@
 """What `peakline kv` says, beside a real allocation. Needs a GPU, transformers and peakline.
 
-python tools/kv_check.py CONFIG.json… [--memory 40GiB] [--length 4096]
+python tools/kv_check.py CONFIG.json… [--memory 40GiB] [--length 4096] [--predicted FILE]
 
+With --predict FILE the answers are only written, on any machine; --predicted takes them from there.
 For each model: the answer without the GPU; then, on the GPU, weights, a pool of that size less what
 the prefill's own cache takes, and the prefill beside it. The answer is right when this fits, and a
 pool that is larger by --slack (2%) does not.
@@ -13,6 +14,7 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -60,20 +62,28 @@ def main() -> None:
     parser.add_argument("--memory", default="40GiB")
     parser.add_argument("--length", type=int, default=4096)
     parser.add_argument("--slack", type=float, default=0.02)
+    parser.add_argument("--predict", metavar="FILE", help="write the answers, and measure nothing")
+    parser.add_argument("--predicted", metavar="FILE", help="take the answers from this file")
     parser.add_argument("--really", nargs=2, type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.really:
         limit, pool = args.really
         really(args.configs[0], limit, pool, args.length)
         return
+    if args.predict:
+        answers = {Path(config).stem: asked(config, args) for config in args.configs}
+        Path(args.predict).write_text(json.dumps(answers, indent=1) + "\n")
+        return
+    known = json.loads(Path(args.predicted).read_text()) if args.predicted else {}
     print("| Model | KV cache (MiB) | Requests | It fits | 2% more |\n|---|---:|---:|---|---|")
     for config in args.configs:
-        found = asked(config, args)
+        found = known.get(Path(config).stem) or asked(config, args)
+        args.length = found["length"]
         own = int(found["bytes_per_token"] * args.length)  # the prefill writes it beside the pool
         limit, pool = found["memory_limit"], found["kv_bytes"] - own
         fits = really_fits(config, limit, pool, args.length)
         more = really_fits(config, limit, int(pool * (1 + args.slack)), args.length)
-        shown = [config, f"{found['kv_bytes'] / 2**20:,.0f}", str(found["requests"])]
+        shown = [Path(config).stem, f"{found['kv_bytes'] / 2**20:,.0f}", str(found["requests"])]
         print("| " + " | ".join([*shown, str(fits), str(more)]) + " |", flush=True)
 
 

@@ -33,6 +33,7 @@ from accuracy import (
     fresh_cases,
     fresh_models,
     fsdp_models,
+    later_zoo_models,
     models,
     op_cases,
     program_models,
@@ -50,6 +51,7 @@ SETS: dict[str, tuple[Any, Any]] = {
     "unseen": (unseen_cases, unseen_models),
     "programs": (None, program_models),
     "zoo": (None, zoo_models),
+    "later_zoo": (None, later_zoo_models),
 }
 
 KINDS = ("alloc", "free_requested", "segment_alloc", "segment_free")

@@ -12,6 +12,7 @@ using RuleSet = std::unordered_map<std::string, ShapeRule>;
 
 void add_convolution_rules(RuleSet& rules);
 void add_dynamic_rules(RuleSet& rules);
+void add_grouped_mm_rules(RuleSet& rules);
 void add_norm_rules(RuleSet& rules);
 void add_recurrent_rules(RuleSet& rules);
 void add_simple_rules(RuleSet& rules);

@@ -9,6 +9,7 @@ ShapeRule rule_for(std::string_view name) {
     auto* rules = new RuleSet;
     add_convolution_rules(*rules);
     add_dynamic_rules(*rules);
+    add_grouped_mm_rules(*rules);
     add_norm_rules(*rules);
     add_recurrent_rules(*rules);
     add_simple_rules(*rules);

@@ -83,6 +83,7 @@ class _Estimate:
         from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
+        from peakline._estimate.longest import LongestFirst
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
@@ -109,6 +110,7 @@ class _Estimate:
             self._course = Course(gpu.steps, args.steps)
             self._generation = Generation()
             self._finders = Finders(gpu.steps)
+            self._longest = LongestFirst()
             self._overlay = Overlay()
             with gpu as self._recording:
                 ended = self._run_script()
@@ -132,6 +134,8 @@ class _Estimate:
             stack.enter_context(watched_loaders(self._course.epochs))
             stack.enter_context(self._generation.watched())
             stack.enter_context(self._finders.watched())
+            if args.longest_first:
+                stack.enter_context(self._longest.watched())
             stack.enter_context(self._fakes.registered())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
@@ -185,7 +189,7 @@ class _Estimate:
             complain("the script used no GPU memory, so there is nothing to estimate")
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
-        notes += self._finders.sentences()
+        notes += self._finders.sentences() + self._longest.sentences()
         notes += self._fakes.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
@@ -198,6 +202,7 @@ class _Estimate:
             found |= gpu.times.answer(_C.cost.Profile(args.gpu))
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
+        found["chose_batch"] = bool(self._finders.sentences())
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
 
 
@@ -210,11 +215,16 @@ def _output(args: argparse.Namespace, rank: int) -> Path:
 def _say_what_is_needed(
     args: argparse.Namespace, found: dict[str, Any], second_pass: needed.SecondPass
 ) -> None:
-    made = found.pop("made")
+    made, chose_batch = found.pop("made"), found.pop("chose_batch")
     if found["fits"] or args.second_pass:
         return
     if found["oom"] is None:  # only what lies outside the allocator, or the host's, is too much
         found["needed_reserved"] = found["peak_reserved"]
+    elif chose_batch:
+        found["warnings"].append(
+            "how much memory would do is not told: with more of it, the script's search for a "
+            "batch size finds another batch"
+        )
     else:
         complain("it does not fit; a second pass without the limit finds out how much would do")
         found["needed_reserved"] = second_pass.reserved(found["rank"], made)
@@ -224,6 +234,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
     from peakline._estimate import generation, outcome
 
     found.pop("made", None)
+    found.pop("chose_batch", None)
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:

@@ -103,6 +103,7 @@ void add_logic(RuleMap& rules) {
   }
   rules["eq"] = {.kind = Kind::kEqual, .creates = true};
   rules["ne"] = {.kind = Kind::kUnequal, .creates = true};
+  rules["isin"] = {.kind = Kind::kEqual, .creates = true};  // equal to one of several
   // Healthy: what the program did not write itself is finite.
   for (const char* name : {"isnan", "isinf", "isposinf", "isneginf"})
     rules[name] = {.range = never};

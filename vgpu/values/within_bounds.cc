@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "vgpu/values/bounds_run.h"
+#include "vgpu/values/equality.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -115,35 +116,35 @@ class Rules {
     return bounds.is_fixed() || bounds.is_within({0, HUGE_VAL}) || bounds.is_within({-HUGE_VAL, 0});
   }
 
-  // Two numbers are equal where they must be, and taken to be different where they need not; but
-  // where one of two numbers is meant (a stand-in at an end of 0 to 1), the stand-in decides.
   [[nodiscard]] Results compare() const {
-    const Bounds& one = views_[0];
-    Bounds other;
-    if (computation_.args()[1].isTensor()) {
-      other = views_[1];
-    } else {
-      const at::Scalar scalar = computation_.args()[1].toScalar();
-      if (scalar.isComplex()) return {};
-      other = fixed_bounds(at::scalar_tensor(scalar, at::kDouble));
-    }
+    const bool isin = computation_.info().name.text == "aten::isin";
+    const Compared one = argument(0);
+    const Compared other = argument(1);
+    if (!one.bounds.low.defined() || !other.bounds.low.defined()) return {};
     const bool twins =
         run_.has_twins() && operands_.size() > 1 && run_.variable_of(0) == run_.variable_of(1);
-    const at::Tensor fixed = one.low.eq(one.high).logical_and(other.low.eq(other.high));
-    at::Tensor must = fixed.logical_and(one.low.eq(other.low));
-    at::Tensor may = one.low.le(other.high).logical_and(other.low.le(one.high));
-    if (twins) must = may = at::ones_like(may);
-    const at::Tensor guess =
-        must.logical_or(one_of_two(one).logical_and(one.guess.eq(other.guess)).logical_and(may));
-    if (rule_.kind == Kind::kUnequal) {
-      return run_.stored({may.logical_not()}, {guess.logical_not()}, {must.logical_not()});
-    }
-    return run_.stored({must}, {guess}, {may});
+    Bounds equal = twins  ? fixed_bounds(at::ones_like(one.bounds.low))
+                   : isin ? are_among(one, other)
+                          : are_equal(one, other);
+    const bool opposite = isin ? computation_.args()[3].toBool() : rule_.kind == Kind::kUnequal;
+    if (opposite) equal = negated(equal);
+    return run_.stored({equal.low}, {equal.guess}, {equal.high});
   }
 
-  static at::Tensor one_of_two(const Bounds& bounds) {
-    const at::Tensor at_end = bounds.guess.eq(bounds.low).logical_or(bounds.guess.eq(bounds.high));
-    return (bounds.high - bounds.low).eq(1).logical_and(at_end);
+  // A number may be given as it is. Nothing where it cannot be compared.
+  [[nodiscard]] Compared argument(std::size_t number) const {
+    const c10::IValue& given = computation_.args()[number];
+    if (!given.isTensor()) {
+      const at::Scalar scalar = given.toScalar();
+      if (scalar.isComplex()) return {};
+      return {fixed_bounds(at::scalar_tensor(scalar, at::kDouble)), scalar.type()};
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].argument == number && !operands_[i].only_written) {
+        return {views_[i], operands_[i].layout.dtype.toScalarType()};
+      }
+    }
+    return {};
   }
 
   // Of bits, all combinations are tried.

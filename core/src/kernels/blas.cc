@@ -105,6 +105,14 @@ void lt_product(RuleContext& op) {
   use_cublaslt(op);
 }
 
+// In bfloat16 one kernel for all groups where the GPU has it; otherwise one product after another.
+void grouped_mm(RuleContext& op) {
+  op.program.outputs();
+  const bool has_kernel = (op.gpu.major == 9 || op.gpu.major == 10) && op.gpu.minor == 0;
+  if (has_kernel && op.args.tensor(0).dtype == DType::kBFloat16) return;
+  if (op.args.out(0).numel() > 0) use_cublas(op);
+}
+
 // Solves triangular systems with cuBLAS: the permutation of the pivots in three steps, and a copy of
 // the right side, are beside it.
 void lu_solve(RuleContext& op) {
@@ -123,6 +131,7 @@ constexpr NamedRule kRules[] = {
     {"aten::baddbmm", baddbmm},
     {"aten::baddbmm_", baddbmm},
     {"aten::addbmm", baddbmm},
+    {"aten::_grouped_mm", grouped_mm},
     {"aten::addmm", addmm},
     {"aten::addmm_", addmm},
     {"aten::_addmm_activation", addmm},

@@ -174,6 +174,11 @@ def _parser() -> _Parser:
         "doubles from A to B; may be given for several",
     )
     parser.add_argument(
+        "--longest-first",
+        action="store_true",
+        help="batches of DataLoaders begin with the longest examples; `peakline fit` does so",
+    )
+    parser.add_argument(
         "--no-clock",
         action="store_true",
         help="do not tell how long a step takes; a virtual step is a little faster without",

@@ -22,13 +22,15 @@ class Orders:
     jobs: int
     json: str | None
     forget: bool
+    as_they_come: bool  # the examples, instead of the longest first
     own: list[str]  # for `estimate`
     words: list[str]  # for the script
 
     def estimate_words(self, values: dict[str, int], memory: int | None) -> list[str]:
         """The command line of one try. `memory`: what the allocator may reserve."""
         limit = [] if memory is None else ["--memory", str(memory)]
-        return [*self.own, *limit, "--", *variables.with_values(self.words, values)]
+        order = [] if self.as_they_come else ["--longest-first"]
+        return [*self.own, *limit, *order, "--", *variables.with_values(self.words, values)]
 
     def estimate_args(self, values: dict[str, int], memory: int | None) -> argparse.Namespace:
         return arguments.parse(self.estimate_words(values, memory))
@@ -52,7 +54,16 @@ def parse(argv: list[str]) -> Orders:
         parser.error(f"--margin takes 0% to 99%, and got {args.margin:.0%}")
     if args.jobs < 1:
         parser.error(f"--jobs takes a number from 1, and got {args.jobs}")
-    return Orders(args.vary, args.margin, args.jobs, args.json, args.forget, rest, words)
+    return Orders(
+        args.vary,
+        args.margin,
+        args.jobs,
+        args.json,
+        args.forget,
+        args.as_they_come,
+        rest,
+        words,
+    )
 
 
 def _parser() -> _Parser:
@@ -81,6 +92,11 @@ def _parser() -> _Parser:
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument(
         "--forget", action="store_true", help="try again what was tried in an earlier search"
+    )
+    parser.add_argument(
+        "--as-they-come",
+        action="store_true",
+        help="leave the order of examples alone; otherwise the longest come first",
     )
     return parser
 

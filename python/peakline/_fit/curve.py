@@ -1,4 +1,4 @@
-"""`peakline estimate … --curve NAME=…`: one estimate for each value, as a table and as JSON."""
+"""`peakline estimate … --curve NAME=…`: one estimate for each value, as a table and a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from peakline._estimate import launchers
 from peakline._estimate.arguments import complain
-from peakline._fit import variables
+from peakline._fit import chart, variables
 from peakline._fit.arguments import Orders, _Parser, _variable
 from peakline._fit.tries import DOES_NOT_FIT, Tries, TryFailed
 from peakline._script import INTERRUPTED
@@ -50,6 +50,8 @@ def main(argv: list[str]) -> int:
         if given.json:
             Path(given.json).write_text(json.dumps({**largest, "curve": curve}) + "\n")
         print(_table(names, curve), end="")
+    if given.output:
+        Path(given.output).write_text(chart.svg(names, curve, largest["memory_limit"]))
     return 0 if all(answer["fits"] for answer in answers) else DOES_NOT_FIT
 
 
@@ -59,9 +61,12 @@ def _orders(argv: list[str]) -> tuple[Orders, argparse.Namespace]:
     parser.add_argument("--curve", action="append", default=[], type=_variable)
     parser.add_argument("--json")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("-o", dest="output")
     given, rest = parser.parse_known_args(own)
+    if given.output and not given.output.endswith(".svg"):
+        parser.error(f"the picture of a --curve is an .svg file, and '{given.output}' is none")
     vary = [variables.doubling(variable) for variable in given.curve]
-    return Orders(vary, 0.0, given.jobs, given.json, False, rest, words), given
+    return Orders(vary, 0.0, given.jobs, given.json, False, True, rest, words), given
 
 
 def _table(names: list[str], curve: list[dict[str, Any]]) -> str:

@@ -35,7 +35,8 @@ class Tries:
         self.recalled = 0
         self._warm = False
         self._remembered = Remembered(
-            [str(self.memory), *orders.own, "--", *orders.words], (_C.version, *_torch())
+            [str(self.memory), str(orders.as_they_come), *orders.own, "--", *orders.words],
+            (_C.version, *_torch()),
         )
 
     def ask(self, wanted: Sequence[Values]) -> list[dict[str, Any]]:
@@ -76,6 +77,7 @@ class Tries:
             if answer is not None:
                 answer["files"] = warm.local_files()
                 answer.pop("made", None)
+                answer.pop("chose_batch", None)
             return status, answer
 
         return job

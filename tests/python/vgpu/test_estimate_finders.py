@@ -1,9 +1,10 @@
 """Scripts that look for their batch size by themselves, as accelerate and Lightning do."""
 
+import json
 from pathlib import Path
 
 import pytest
-from estimate_support import Answer, write
+from estimate_support import Answer, Estimate, write
 
 # accelerate's way, as far as a script sees it.
 ACCELERATE = """
@@ -95,3 +96,26 @@ def test_trials_of_lightning_s_finder_are_no_steps(folder: Path, answer: Answer)
     found = answer("lightens.py")
     assert "Lightning's batch-size finder went on with a batch of 1024" in found["warnings"]
     assert found["steps_completed"] == 3
+
+
+def test_a_found_batch_that_does_not_fit_after_all_is_not_looked_for_again_without_a_limit(
+    folder: Path, estimate: Estimate
+) -> None:
+    scaling = """
+        def _scale_batch_size(trainer):
+            return 65536  # Lightning ends with a size that it has not tried, where that is its last
+    """
+    write(folder, "pytorch_lightning/tuner/batch_size_scaling.py", scaling)
+    source = """
+        from pytorch_lightning.tuner.batch_size_scaling import _scale_batch_size
+        from training import train
+
+        train(_scale_batch_size(None), 100)
+    """
+    write(folder, "lightens.py", source)
+    done = estimate("lightens.py", "--memory", "256MiB", "--json", "-")
+    assert done.returncode == 3
+    assert "second pass" not in done.stderr
+    found = json.loads(done.stdout)
+    assert found["needed_reserved"] is None
+    assert any("finds another batch" in line for line in found["warnings"])

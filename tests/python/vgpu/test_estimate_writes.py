@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -194,6 +197,22 @@ with tempfile.TemporaryDirectory() as scratch:
 assert not os.path.exists(scratch)
 """
     run(folder, estimate, body)
+
+
+def test_a_script_may_ask_for_the_folder_of_temporary_files_in_a_second_pass() -> None:
+    """Which Python finds by writing to it, with a lock held; a process that hangs is ended."""
+    source = """
+import tempfile
+from peakline._estimate.writes import kept_apart
+
+tempfile.tempdir = None
+with kept_apart(everything=True):
+    print(tempfile.gettempdir())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.strip() == tempfile.gettempdir()
 
 
 def test_everything_is_as_before_after_the_estimate(folder: Path, estimate: Estimate) -> None:

@@ -34,6 +34,8 @@ TRAIN = """
         optimizer.zero_grad()
 """
 Fit = Callable[..., Done]
+DATA = Path(__file__).parents[2] / "data"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture
@@ -179,6 +181,16 @@ def test_evaluation_that_does_not_fit_does_not_shrink_the_training_batch(
     assert "Training alone fits up to 1024" in fit(*flags).stdout
 
 
+def test_the_largest_batch_is_the_one_that_trained_on_an_h200(fit: Fit) -> None:
+    """One of tests/data/max_batch_h200.jsonl; benchmarks/fit_limits.py has them all."""
+    truth = [json.loads(line) for line in (DATA / "max_batch_h200.jsonl").read_text().splitlines()]
+    (row,) = [row for row in truth if row["model"] == "lstm"]
+    near = f"batch-size={row['largest'] - 8}..{row['largest'] + 8}"
+    flags = ["--memory", row["memory"], "--vary", near, "--json", "-"]
+    done = fit(str(EXAMPLES / "train_hf.py"), *flags, "--", "--model", "lstm")
+    assert answer(done)["value"] == row["largest"], done.stderr
+
+
 def test_a_curve_has_a_row_for_each_value(fit: Fit) -> None:
     flags = ["train.py", "--curve", "batch-size=64,4096", "--curve", "length=1..4"]
     done = fit(*flags, command="_estimate_script")
@@ -188,6 +200,17 @@ def test_a_curve_has_a_row_for_each_value(fit: Fit) -> None:
     peaks = {(row["batch-size"], row["length"]): row["peak_allocated"] for row in found["curve"]}
     assert peaks[4096, 4] > peaks[4096, 1] > peaks[64, 1]
     assert peaks[4096, 4] == found["peak_allocated"]
+
+
+def test_a_curve_is_drawn_into_an_svg_file_and_into_no_other(fit: Fit, tmp_path: Path) -> None:
+    flags = ["train.py", "--curve", "batch-size=64,4096"]
+    done = fit(*flags, "-o", "curve.svg", command="_estimate_script")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "curve.svg").read_text().startswith("<svg")
+    refused = fit(*flags, "-o", "curve.png", command="_estimate_script")
+    assert refused.returncode == 2
+    assert "an .svg file" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_function_is_fitted_from_python() -> None:

@@ -2,10 +2,13 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from estimate_support import Answer, Estimate
+from estimate_support import Estimate
 
 CONFIG = {
     "model_type": "llama",
@@ -25,8 +28,18 @@ needs_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS, reason="transforme
 
 @pytest.fixture
 def config(folder: Path) -> str:
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    return "config.json"
+    path = folder / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    return str(path)
+
+
+def answer(*flags: str) -> dict[str, Any]:
+    """In a process of its own: pytest's loader of peakline's modules can run none of them."""
+    command = [sys.executable, "-m", "peakline._estimate_script", *flags, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
@@ -65,9 +78,40 @@ def test_a_file_that_is_no_configuration_is_one_sentence(folder: Path, estimate:
 
 
 @needs_transformers
-def test_it_generates_and_trains(config: str, answer: Answer) -> None:
+def test_it_generates_and_trains(config: str) -> None:
     generated = answer("--hf", config, "--batch", "2", "--length", "64", "--new-tokens", "2")
     assert generated["prefill"]["peak_allocated"] > 0
     trained = answer("--hf", config, "--batch", "2", "--length", "64", "--train", "full")
     assert trained["steps_completed"] == 3
     assert trained["by_category"]["Optstate"] > 0
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} is not installed")
+
+
+@needs("transformers", "peft")
+def test_adapters_train_beside_weights_that_do_not(config: str) -> None:
+    flags = ["--hf", config, "--batch", "2", "--length", "64", "--train"]
+    lora, full = answer(*flags, "lora"), answer(*flags, "full")
+    assert lora["steps_completed"] == 3
+    assert 0 < lora["by_category"]["Optstate"] < full["by_category"]["Optstate"]
+    assert lora["by_category"]["Parameter"] > full["by_category"]["Parameter"]
+
+
+@needs("transformers", "peft", "bitsandbytes")
+def test_four_bits_take_less_than_sixteen(config: str) -> None:
+    flags = ["--hf", config, "--batch", "2", "--length", "64", "--checkpoint", "--train"]
+    lora, qlora = answer(*flags, "lora"), answer(*flags, "qlora", "--optimizer", "adamw8bit")
+    assert qlora["steps_completed"] == 3
+    assert qlora["by_category"]["Parameter"] < lora["by_category"]["Parameter"]
+
+
+@needs_transformers
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad", "adafactor"])
+def test_an_optimizer_of_torch_s_is_known_by_name(config: str, optimizer: str) -> None:
+    flags = ["--batch", "1", "--length", "32", "--train", "full", "--checkpoint"]
+    found = answer("--hf", config, *flags, "--optimizer", optimizer)
+    assert found["steps_completed"] == 3
+    assert found["by_category"]["Optstate"] > 0

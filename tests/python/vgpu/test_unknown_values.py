@@ -55,6 +55,41 @@ def test_what_decides_by_itself_decides_beside_the_unknown(gpu: peakline.virtual
     assert not any("nobody can know" in note for note in gpu.notes())
 
 
+def test_a_number_outside_of_an_interval_is_not_in_it(gpu: peakline.virtual_gpu) -> None:
+    ids = torch.randint(3, 32000, (2, 8), device="cuda")
+    ends = torch.tensor([0, 1, 2], device="cuda")
+    assert not torch.isin(ids, ends).any()
+    assert not torch.isin(ids, 0).any()
+    assert torch.isin(ids, ends, invert=True).all()
+    known = torch.tensor([1, 7], device="cuda")
+    assert torch.isin(known, ends).tolist() == [True, False]
+    assert asked(gpu) == 0
+
+
+def test_a_number_that_may_be_in_a_set_is_asked_for(gpu: peakline.virtual_gpu) -> None:
+    ids = torch.randint(0, 32000, (2, 8), device="cuda")
+    assert not torch.isin(ids, torch.tensor([0, 2], device="cuda")).any()
+    assert asked(gpu) == 1
+
+
+def test_a_prompt_in_which_no_padding_is_found_is_attended_to(
+    gpu: peakline.virtual_gpu,
+) -> None:
+    """As generate of transformers makes its mask, and asks whether it can do without."""
+    ids = torch.randint(0, 32000, (2, 8), device="cuda")
+    padding = torch.isin(ids, torch.tensor(0, device="cuda")).any()
+    ones = torch.ones(2, 8, dtype=torch.long, device="cuda")
+    mask = (ids.ne(0).long() * padding + ones * ~padding).bool()
+    assert mask.all()
+    assert mask.sum() == mask.numel()
+    assert (~mask).sum() == 0
+
+
+def test_numbers_that_are_made_up_are_equal_to_no_other(gpu: peakline.virtual_gpu) -> None:
+    for low in (0, 1):
+        assert not (torch.randint(low, 9, (1,), device="cuda") == 1).item()
+
+
 def test_any_and_all_are_known_where_one_element_decides(gpu: peakline.virtual_gpu) -> None:
     u = unknown_bools(3)
     mixed = torch.cat([u, torch.ones(1, dtype=torch.bool, device="cuda")])

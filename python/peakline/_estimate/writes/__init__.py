@@ -6,6 +6,7 @@ Its numbers are made up, so what it saves must not replace what a real run has s
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from collections.abc import Iterator
 
 from peakline._estimate.writes import files, libraries
@@ -22,6 +23,9 @@ def kept_apart(everything: bool = False) -> Iterator[Overlay]:
     its scratch folder, which ends with the block."""
     patches = Patches()
     overlay = Overlay(everything)
+    # Python looks for the folder of temporary files under a lock, by writing; the overlay would ask
+    # for it again to find a place for what is written.
+    tempfile.gettempdir()
     try:
         files.install(patches, overlay)
         libraries.install(patches, overlay)
