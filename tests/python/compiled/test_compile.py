@@ -261,6 +261,20 @@ def test_dynamo_may_trace_a_frame_anew() -> None:
     assert not [note for note in gpu.notes() if "could not compile" in note]
 
 
+def test_compiled_autograd_asks_for_no_values() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu, torch._dynamo.config.patch(compiled_autograd=True):
+        net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).cuda()
+
+        @torch.compile
+        def train(x: torch.Tensor) -> None:
+            net(x).square().mean().backward()
+
+        train(torch.rand(16, 64, device="cuda"))
+        assert net[0].weight.grad is not None
+    assert not [note for note in gpu.notes() if "nobody can know" in note]
+
+
 @pytest.mark.filterwarnings("error:.*global hooks on modules")
 def test_samples_of_a_compiled_module_are_counted_without_hooks() -> None:
     gpu = peakline.virtual_gpu("h200")
