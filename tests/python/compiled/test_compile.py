@@ -261,6 +261,18 @@ def test_dynamo_may_trace_a_frame_anew() -> None:
     assert not [note for note in gpu.notes() if "could not compile" in note]
 
 
+def test_a_full_graph_may_hold_a_stand_in() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        from flash_attn import flash_attn_func  # type: ignore[import-not-found]
+
+        attend = torch.compile(lambda q: flash_attn_func(q * 2, q, q).sum(), fullgraph=True)
+        q = torch.rand(2, 128, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        attend(q).backward()
+        assert q.grad is not None
+    assert any("full graphs" in note for note in gpu.notes())
+
+
 def test_compiled_autograd_asks_for_no_values() -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu, torch._dynamo.config.patch(compiled_autograd=True):

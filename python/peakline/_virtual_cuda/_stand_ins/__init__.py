@@ -24,6 +24,7 @@ from peakline._virtual_cuda._stand_ins import (
     _apex,
     _causal_conv1d,
     _flash_attn,
+    _full_graphs,
     _mamba,
     _transformer_engine,
     _xformers,
@@ -46,6 +47,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, options: Options) ->
     finder: Any = _Finder(packages, notes)
     sys.meta_path.append(finder)  # the last one: what is installed is found before
     patches.on_restore(lambda: _remove(finder))
+    _full_graphs.install(patches, notes, lambda: bool(finder.made))
 
 
 class _Finder(importlib.abc.MetaPathFinder):
