@@ -162,6 +162,23 @@ def test_a_graph_that_cannot_be_compiled_runs_eagerly_and_counts_as_guessed() ->
     assert "no code for this" in note
 
 
+def test_a_frame_that_dynamo_breaks_on_runs_eagerly_and_counts_as_guessed() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        import torch._dynamo.symbolic_convert as tracing
+
+        def fail(*args: Any, **kwargs: Any) -> None:
+            raise ValueError("no such thing")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tracing.InstructionTranslator, "run", fail)
+            y = torch.compile(lambda x: x.sin() + 1)(torch.empty(MIB, device="cuda"))
+        assert y.shape == (MIB,)
+    assert gpu.confidence()["guessed"] > 0
+    (note,) = [note for note in gpu.notes() if "could not trace" in note]
+    assert "no such thing" in note
+
+
 def test_eager_runs_uncompiled_and_says_so() -> None:
     gpu = peakline.virtual_gpu("h200", eager=True)
     with gpu:
