@@ -5,19 +5,22 @@
     tools/compare_compiled.py --measure measured.json               # on the GPU
     tools/compare_compiled.py --compare predictions.json measured.json
     tools/compare_compiled.py --both DIR                            # one machine, all of it
+    tools/compare_compiled.py --models liger_models --both DIR      # other programs
 
-Every model runs in a process of its own, with an empty Inductor cache where it is measured. Peaks
-are those of each of four steps.
+Every model runs in a process of its own, with empty Inductor caches. Peaks are those of each of
+four steps; the time of a first step is mostly that of compiling it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,54 +29,71 @@ TOOLS = Path(__file__).parent
 STEPS = 4
 
 
-def run_one(name: str, virtual: bool) -> dict[str, Any]:
+def programs(models: str) -> dict[str, Any]:
+    sys.path.insert(0, str(TOOLS))
+    found: dict[str, Any] = importlib.import_module(f"accuracy.{models}").MODELS
+    return found
+
+
+def run_one(models: str, name: str, virtual: bool) -> dict[str, Any]:
     import torch
 
-    sys.path.insert(0, str(TOOLS))
+    build = programs(models)[name]
     if virtual:
         import peakline
 
         gpu = peakline.virtual_gpu("h200")
         with gpu:
-            found = peaks(name)
+            found = peaks(build)
         return {**found, "torch": torch.__version__, "notes": gpu.notes()}
-    return {**peaks(name), "torch": torch.__version__}
+    return {**peaks(build), "torch": torch.__version__}
 
 
-def peaks(name: str) -> dict[str, Any]:
+def peaks(build: Any) -> dict[str, Any]:
     import torch
 
-    from accuracy.compiled_models import MODELS
-
-    step = MODELS[name]("cuda")
-    steps = []
+    step = build("cuda")
+    steps, seconds = [], []
     for _ in range(STEPS):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
+        start = time.perf_counter()
         step()
         torch.cuda.synchronize()
+        seconds.append(round(time.perf_counter() - start, 3))
         steps.append([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()])
-    return {"steps": steps}
+    return {"steps": steps, "seconds": seconds}
 
 
-def run_all(virtual: bool, only: list[str]) -> dict[str, Any]:
-    sys.path.insert(0, str(TOOLS))
-    from accuracy.compiled_models import MODELS
+def run_all(models: str, virtual: bool, only: list[str]) -> dict[str, Any]:
+    return {name: run_alone(models, name, virtual) for name in only or programs(models)}
 
-    found = {}
-    for name in only or MODELS:
-        print(f"{'predicting' if virtual else 'measuring'} {name}", file=sys.stderr)
-        with tempfile.TemporaryDirectory() as cache:
-            where = {"TORCHINDUCTOR_CACHE_DIR": cache, "TRITON_CACHE_DIR": cache + "/triton"}
-            command = [sys.executable, __file__, "--one", name, *(["--virtual"] if virtual else [])]
-            done = subprocess.run(
-                command, env=os.environ | where, capture_output=True, text=True, check=False
-            )
-        lines = done.stdout.strip().splitlines()
-        if done.returncode or not lines:
-            found[name] = {"error": done.stderr.strip().splitlines()[-1:]}
-        else:
-            found[name] = json.loads(lines[-1])
+
+def run_alone(models: str, name: str, virtual: bool) -> dict[str, Any]:
+    """In a process of its own. Predicted twice: the second time finds the first one's code."""
+    print(f"{'predicting' if virtual else 'measuring'} {name}", file=sys.stderr)
+    command = [sys.executable, __file__, "--models", models, "--one", name]
+    command += ["--virtual"] if virtual else []
+    with tempfile.TemporaryDirectory() as cache:
+        where = {
+            "TORCHINDUCTOR_CACHE_DIR": cache,
+            "TRITON_CACHE_DIR": cache + "/triton",
+            "XDG_CACHE_HOME": cache,
+        }
+        first = result_of(command, where)
+        if virtual and "seconds" in first:
+            first["seconds_again"] = result_of(command, where).get("seconds")
+    return first
+
+
+def result_of(command: list[str], environment: dict[str, str]) -> dict[str, Any]:
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return {"error": done.stderr.strip().splitlines()[-1:]}
+    found: dict[str, Any] = json.loads(lines[-1])
     return found
 
 
@@ -93,8 +113,23 @@ def compare(predicted: dict[str, Any], measured: dict[str, Any]) -> None:
             f"{name:26} {rows[1][0]:14,} {off[0]:+7.2f}% {rows[1][1]:14,} {off[1]:+7.2f}%  "
             f"{first:+.2f}%"
         )
+    compare_times(predicted, measured)
     if errors:
         print(f"median error of allocated {median(errors):.2f}%, largest {max(errors):.2f}%")
+
+
+def compare_times(predicted: dict[str, Any], measured: dict[str, Any]) -> None:
+    """Of first steps: real, virtual, and virtual with the code of the one before."""
+    for name, real in measured.items():
+        guess = predicted.get(name, {})
+        if "seconds" not in real or not guess.get("seconds_again"):
+            continue
+        there, here = real["seconds"][0], guess["seconds"][0]
+        again = guess["seconds_again"][0]
+        print(
+            f"{name:26} first step: {there:.1f} s real, {here:.1f} s virtual "
+            f"({here / there:.2f}x), again {again:.1f} s ({again / here:.2f}x)"
+        )
 
 
 def main() -> None:
@@ -104,11 +139,12 @@ def main() -> None:
     parser.add_argument("--compare", nargs=2, metavar="FILE")
     parser.add_argument("--both", metavar="DIR")
     parser.add_argument("--only", action="append", default=[], metavar="MODEL")
+    parser.add_argument("--models", default="compiled_models", help="of tools/accuracy")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--virtual", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(run_one(args.one, args.virtual)))
+        print(json.dumps(run_one(args.models, args.one, args.virtual)))
         return
     if args.both:
         folder = Path(args.both)
@@ -116,7 +152,8 @@ def main() -> None:
         args.compare = [args.predict, args.measure]
     for path, virtual in ((args.predict, True), (args.measure, False)):
         if path:
-            Path(path).write_text(json.dumps(run_all(virtual, args.only), indent=1) + "\n")
+            found = run_all(args.models, virtual, args.only)
+            Path(path).write_text(json.dumps(found, indent=1) + "\n")
     if args.compare:
         compare(*(json.loads(Path(path).read_text()) for path in args.compare))
 

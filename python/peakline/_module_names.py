@@ -40,10 +40,19 @@ class ModuleNames:
 
     def add_root(self, module: nn.Module) -> None:
         self._models.add(module)
-        kind = type(getattr(module, _COMPILE_WRAPPER, module)).__name__
+        wrapped = getattr(module, _COMPILE_WRAPPER, module)
+        kind = type(wrapped).__name__
+        self._add_tree(module, self._path_of(wrapped) or self._new_root(kind), kind, 0)
+
+    def _path_of(self, module: nn.Module) -> str:
+        """ "" where it was not met before."""
+        assert self._session is not None
+        return self._paths.get(self._session.find_module(module), "")
+
+    def _new_root(self, kind: str) -> str:
         count = self._roots.get(kind, 0) + 1
         self._roots[kind] = count
-        self._add_tree(module, kind if count == 1 else f"{kind}#{count}", kind, 0)
+        return kind if count == 1 else f"{kind}#{count}"
 
     def _add_tree(self, top: nn.Module, top_path: str, top_kind: str, around: int) -> None:
         ids: dict[str, int] = {}

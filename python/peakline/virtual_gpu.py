@@ -201,6 +201,8 @@ class virtual_gpu:
         self._notes = installed.notes()
         self._survived = _C.vgpu.allocated_since_failure()
         self._pinned_peak = _C.vgpu.pinned_peak()
+        if installed.pools_made and self._tracker is not None:
+            self._tracker.note("private_pools", str(installed.pools_made))
         if self.times is not None and self.times.on:
             self.times.close()
         self.job.routed = _C.vgpu.assumption_used()

@@ -328,6 +328,16 @@ def test_a_compiled_model_is_tracked_without_disturbing_its_compilation() -> Non
     assert run.warnings == []
 
 
+def test_what_a_compiled_model_allocates_is_its_modules_own() -> None:
+    torch._dynamo.reset()
+    model = Net()
+    compiled = torch.compile(model, backend="aot_eager")
+    with peakline.track(model) as run:
+        compiled(torch.randn(8, 64)).sum().backward()
+    assert [row.path for row in run.modules(depth=0)] == ["Net"]
+    assert run.modules(depth=0)[0].forward_calls == 1
+
+
 def test_compiling_inside_the_block_counts_no_fake_memory() -> None:
     torch._dynamo.reset()
     model = Net()

@@ -375,6 +375,12 @@ Result<SimulationResult> Simulator::finish() {
   for (const std::string& name : first.allocator().config().without_effect) {
     result.warnings.push_back(fmt::format("setting {} changes no device memory", name));
   }
+  if (const auto it = info_.find("private_pools"); it != info_.end()) {
+    result.warnings.push_back(
+        fmt::format("the run had private pools ({}: CUDA graphs or MemPools), which recordings do "
+                    "not tell apart: all is simulated as one pool, and may reserve less",
+                    it->second));
+  }
   return result;
 }
 

@@ -47,8 +47,14 @@ class Installed:
     """What install() changed. `restore()` puts it back, and may be called again."""
 
     def __init__(
-        self, patches: Patches, notes: Notes, engine: Engine, questions: Questions
+        self,
+        patches: Patches,
+        notes: Notes,
+        engine: Engine,
+        questions: Questions,
+        captures: _graphs.Captures,
     ) -> None:
+        self._captures = captures
         self._patches = patches
         self._notes = notes
         self._engine = engine
@@ -61,6 +67,11 @@ class Installed:
             *self._questions.sentences(),
             *_kernel_notes.sentences(self._engine),
         ]
+
+    @property
+    def pools_made(self) -> int:
+        """Private pools: of CUDA graphs, and MemPools."""
+        return self._captures.pools_made
 
     def new_step(self) -> None:
         """The program has made a step."""
@@ -106,4 +117,4 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
     except BaseException:
         patches.restore()
         raise
-    return Installed(patches, notes, engine, questions)
+    return Installed(patches, notes, engine, questions, captures)

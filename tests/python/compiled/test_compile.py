@@ -162,6 +162,23 @@ def test_a_graph_that_cannot_be_compiled_runs_eagerly_and_counts_as_guessed() ->
     assert "no code for this" in note
 
 
+def test_a_frame_that_dynamo_breaks_on_runs_eagerly_and_counts_as_guessed() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        import torch._dynamo.symbolic_convert as tracing
+
+        def fail(*args: Any, **kwargs: Any) -> None:
+            raise ValueError("no such thing")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tracing.InstructionTranslator, "run", fail)
+            y = torch.compile(lambda x: x.sin() + 1)(torch.empty(MIB, device="cuda"))
+        assert y.shape == (MIB,)
+    assert gpu.confidence()["guessed"] > 0
+    (note,) = [note for note in gpu.notes() if "could not trace" in note]
+    assert "no such thing" in note
+
+
 def test_eager_runs_uncompiled_and_says_so() -> None:
     gpu = peakline.virtual_gpu("h200", eager=True)
     with gpu:
@@ -259,6 +276,32 @@ def test_dynamo_may_trace_a_frame_anew() -> None:
         for step in range(3):
             scaled(torch.rand(4 + step, 8 + step, device="cuda"), 0.5 * step)
     assert not [note for note in gpu.notes() if "could not compile" in note]
+
+
+def test_a_full_graph_may_hold_a_stand_in() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        from flash_attn import flash_attn_func  # type: ignore[import-not-found]
+
+        attend = torch.compile(lambda q: flash_attn_func(q * 2, q, q).sum(), fullgraph=True)
+        q = torch.rand(2, 128, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        attend(q).backward()
+        assert q.grad is not None
+    assert any("full graphs" in note for note in gpu.notes())
+
+
+def test_compiled_autograd_asks_for_no_values() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu, torch._dynamo.config.patch(compiled_autograd=True):
+        net = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).cuda()
+
+        @torch.compile
+        def train(x: torch.Tensor) -> None:
+            net(x).square().mean().backward()
+
+        train(torch.rand(16, 64, device="cuda"))
+        assert net[0].weight.grad is not None
+    assert not [note for note in gpu.notes() if "nobody can know" in note]
 
 
 @pytest.mark.filterwarnings("error:.*global hooks on modules")

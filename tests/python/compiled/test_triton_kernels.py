@@ -84,6 +84,62 @@ def test_a_tuned_kernel_takes_its_first_configuration_and_its_copies_count() -> 
     assert any("a rule answered" in note for note in gpu.notes())
 
 
+@triton.jit
+def described_kernel(x, out, rows, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    source = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [BLOCK, BLOCK])
+    target = tl.make_tensor_descriptor(out, [rows, columns], [columns, 1], [BLOCK, BLOCK])
+    at = [tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK]
+    target.store(at, source.load(at))
+
+
+def copied(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    rows, columns = x.shape
+    grid = (triton.cdiv(rows, 32), triton.cdiv(columns, 32))
+    described_kernel[grid](x, out, rows, columns, BLOCK=32)
+    return out
+
+
+def test_descriptors_that_a_kernel_makes_take_memory_for_each_program() -> None:
+    asked = []
+
+    def allocate(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+        asked.append(size)
+        return torch.empty(size, dtype=torch.int8, device="cuda")
+
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(1024, 2048, device="cuda")
+        with pytest.raises(RuntimeError, match="no allocator was set"):
+            copied(x)
+        triton.set_allocator(allocate)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        out = copied(x)
+        scratch = 2 * 128 * 32 * 64  # of two descriptors, 128 bytes each
+        assert asked == [scratch]
+        assert torch.cuda.max_memory_allocated() - before == out.numel() * 4 + scratch
+        assert torch.cuda.memory_allocated() - before == out.numel() * 4
+        add(x, x)
+        assert asked == [scratch]  # a kernel without descriptors asks for nothing
+
+
+def test_descriptors_take_memory_inside_compiled_code_as_well() -> None:
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(1024, 2048, device="cuda")
+        compiled = torch.compile(copied)
+        compiled(x)
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        compiled(x)
+        scratch = 2 * 128 * 32 * 64
+        assert torch.cuda.max_memory_allocated() - before == x.numel() * 4 + scratch
+
+
+def test_gpus_without_descriptors_take_no_memory_for_them() -> None:
+    with peakline.virtual_gpu("a100-80"):
+        copied(torch.empty(1024, 2048, device="cuda"))
+
+
 def test_a_kernel_forgets_the_virtual_gpu_with_it() -> None:
     with peakline.virtual_gpu("h200"):
         add(*(torch.empty(64, device="cuda") for _ in range(2)))

@@ -166,3 +166,14 @@ def test_a_graph_that_outlives_its_gpu_disturbs_no_other() -> None:
         torch.cuda.empty_cache()
         assert reserved() == before
         new.replay()
+
+
+def test_a_recording_says_that_the_run_had_private_pools() -> None:
+    with peakline.virtual_gpu("h200") as run:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            torch.empty(MIB, device="cuda")
+    assert run.info["private_pools"] == "1"
+    with peakline.virtual_gpu("h200") as plain:
+        torch.empty(MIB, device="cuda")
+    assert "private_pools" not in plain.info

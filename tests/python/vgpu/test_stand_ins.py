@@ -1,37 +1,14 @@
-"""Stand-ins of CUDA extensions: results, and what they keep and need by our own formulas."""
+"""Stand-ins of flash_attn, xformers and apex: bytes by the packages' sources."""
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from stand_in_support import KIB, MIB, blocks, grown, half
 from torch import nn
 
 import peakline
-
-KIB, MIB = 2**10, 2**20
-
-
-def blocks(*sizes: int) -> int:
-    """What the allocator gives for these many bytes each."""
-    return sum(-(-size // 512) * 512 for size in sizes)
-
-
-def grown(call: Callable[[], Any]) -> tuple[int, int, Any]:
-    """What a call keeps, and its peak, above what was there before it."""
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    result = call()
-    return (
-        torch.cuda.memory_allocated() - before,
-        torch.cuda.max_memory_allocated() - before,
-        result,
-    )
-
-
-def half(*shape: int) -> torch.Tensor:
-    return torch.empty(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
 
 
 def test_flash_attention_keeps_its_result_and_one_number_a_row() -> None:
@@ -132,7 +109,7 @@ def test_apex_adam_holds_two_floats_for_each_parameter() -> None:
         from apex.optimizers import FusedAdam  # type: ignore[import-not-found]
 
         net = nn.Linear(1024, 1024, bias=False, device="cuda", dtype=torch.bfloat16)
-        optimizer = FusedAdam(net.parameters(), lr=1e-3, master_weights=True)
+        optimizer = FusedAdam(net.parameters(), lr=1e-3, capturable=True, master_weights=True)
         net(torch.empty(8, 1024, device="cuda", dtype=torch.bfloat16)).sum().backward()
         kept, _, _ = grown(optimizer.step)
         assert kept == 2 * 4 * MIB
@@ -157,6 +134,42 @@ def test_apex_norms_keep_their_input_and_two_numbers_a_row() -> None:
             out.sum().backward()
             assert norm.weight.grad is not None
             del out
+
+
+def test_apex_lamb_holds_its_state_in_the_parameters_type() -> None:
+    with peakline.virtual_gpu("h200"):
+        from apex.optimizers import FusedAdam, FusedLAMB
+
+        net = nn.Linear(1024, 1024, bias=False, device="cuda", dtype=torch.bfloat16)
+        optimizer = FusedLAMB(net.parameters())
+        net(torch.empty(8, 1024, device="cuda", dtype=torch.bfloat16)).sum().backward()
+        kept, _, _ = grown(optimizer.step)
+        assert kept == 2 * 2 * MIB
+        with pytest.raises(RuntimeError, match="only supported with the capturable version"):
+            FusedAdam(net.parameters(), master_weights=True)
+
+
+def test_apex_norms_that_save_memory_keep_their_result_and_one_number_a_row() -> None:
+    with peakline.virtual_gpu("h200"):
+        from apex.normalization import FusedLayerNorm, MixedFusedLayerNorm
+
+        x = half(1024, 1024)
+        norm = FusedLayerNorm(1024, memory_efficient=True).to("cuda", torch.bfloat16)
+        kept, _, out = grown(lambda: norm(x))
+        assert kept == 2 * MIB + 4 * KIB
+        out.sum().backward()
+        assert MixedFusedLayerNorm(1024).cuda()(x).dtype == torch.float32
+
+
+def test_heads_above_128_numbers_are_rounded_up_to_64() -> None:
+    with peakline.virtual_gpu("h200"):
+        from flash_attn import flash_attn_func
+
+        q = half(2, 1024, 16, 160)
+        out = flash_attn_func(q, q, q)
+        _, peak, _ = grown(lambda: torch.autograd.grad(out, q, torch.empty_like(out)))
+        summed = 2 * 1024 * 16 * 192 * 4
+        assert peak > summed + 3 * q.numel() * 2
 
 
 def test_stand_ins_can_be_turned_off_and_end_with_the_gpu() -> None:

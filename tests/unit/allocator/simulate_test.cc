@@ -258,6 +258,15 @@ TEST(Simulate, SettingsThatCannotBeSimulatedAreSaidAndLeftOut) {
   EXPECT_NE(result->warnings[0].find("cudaMallocAsync"), std::string::npos);
 }
 
+TEST(Simulate, PrivatePoolsOfTheRunAreSaidToBeSimulatedAsOne) {
+  TraceBuilder trace = with_settings("");
+  trace.info("private_pools", "2");
+  const auto result = simulated(trace);
+  ASSERT_TRUE(result.ok());
+  ASSERT_EQ(result->warnings.size(), 1u);
+  EXPECT_NE(result->warnings[0].find("private pools (2"), std::string::npos);
+}
+
 TEST(Simulate, ASettingThatIsOnAlreadyIsNotAdvised) {
   SimulateOptions options;
   options.compare = true;

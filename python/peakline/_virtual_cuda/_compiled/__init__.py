@@ -38,7 +38,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, options: Options) ->
         _eager.install(patches, notes, engine, reason)
     else:
         _cache.install(patches, engine)
-        actions |= _dynamo.actions(patches)
+        actions |= _dynamo.actions(patches, notes, engine)
         actions |= _inductor.actions(patches, notes, engine, options, benchmarks)
         actions |= _generated.actions(patches, benchmarks)
     patches.keep(acting_on(actions))

@@ -1,4 +1,4 @@
-"""Dynamo: what it traces, and what it remembers of a device."""
+"""Dynamo: what it traces, what it cannot, and what it remembers of a device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 
 from peakline._imports import Action
 from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._notes import Notes
 
 # Modules whose functions remember what they once learned of the device.
 _REMEMBERING = (
@@ -25,9 +27,13 @@ _REMEMBERING = (
     "torch._dynamo.variables.torch",
     "torch._dynamo.trace_rules",
 )
+_FAILED = (
+    "torch.compile could not trace {name} on the virtual GPU ({reason}): estimated as running "
+    "eagerly, and what is allocated from there on counts as guessed"
+)
 
 
-def actions(patches: Patches) -> dict[str, Action]:
+def actions(patches: Patches, notes: Notes, engine: Engine) -> dict[str, Action]:
     if "torch._dynamo" in sys.modules:
         forget()
 
@@ -35,6 +41,7 @@ def actions(patches: Patches) -> dict[str, Action]:
         "torch._dynamo": lambda module: patches.on_restore(forget),
         "torch._dynamo.trace_rules": lambda module: _skip_peakline(patches, module),
         "torch._dynamo.device_interface": _ask_each_time,
+        "torch._dynamo.convert_frame": lambda module: _run_eagerly(patches, module, notes, engine),
     }
 
 
@@ -73,6 +80,27 @@ def _skip_peakline(patches: Patches, rules: Any) -> None:
         rules._recompile_re()
 
     patches.on_restore(undo)
+
+
+def _run_eagerly(patches: Patches, module: Any, notes: Notes, engine: Engine) -> None:
+    """Where Dynamo itself breaks, which it says of its own errors. What it merely does not support
+    breaks a graph, here as on a GPU."""
+    original = module.ConvertFrame.__call__
+    broken: list[str] = []
+
+    def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, frame, *args, **kwargs)
+        except torch._dynamo.exc.InternalTorchDynamoError as error:
+            reason = str(error).strip().splitlines()[0]
+            notes.put("traced", _FAILED.format(name=frame.f_code.co_name, reason=reason))
+            if not broken:
+                engine.enter_compiled_region()
+                patches.on_restore(engine.leave_compiled_region)
+            broken.append(reason)
+            return module.ConvertFrameReturn()
+
+    patches.set(module.ConvertFrame, "__call__", convert)
 
 
 def _ask_each_time(module: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from peakline._imports import Action
 from peakline._patches import Patches
 from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
+from peakline._virtual_cuda._compiled._scratch import NO_SCRATCH, scratch_of
 
 
 def actions(patches: Patches, benchmarks: Benchmarks) -> dict[str, Action]:
@@ -14,7 +15,7 @@ def actions(patches: Patches, benchmarks: Benchmarks) -> dict[str, Action]:
         """All configurations: at its first call the kernel is tuned, which takes memory. From its
         second run on a program finds the best one in Inductor's cache on disk, and takes less."""
         if not self.launchers:
-            self.launchers = [Launcher(config, benchmarks) for config in self.configs]
+            self.launchers = [Launcher(self, config, benchmarks) for config in self.configs]
 
     def replace_building(module: Any) -> None:
         tuner = module.CachingAutotuner
@@ -42,9 +43,16 @@ class Launcher:
     n_spills = 0
     shared = 0
 
-    def __init__(self, config: Any, benchmarks: Benchmarks) -> None:
+    def __init__(self, tuner: Any, config: Any, benchmarks: Benchmarks) -> None:
         self.config = config
         self._benchmarks = benchmarks
+        built = lambda: tuner._precompile_config(config).kernel  # noqa: E731
+        self._scratch = scratch_of(tuner.fn, built)
+        self._grid = tuner._interpret_args_grid
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        memory = None
+        if self._scratch != NO_SCRATCH:
+            memory = self._scratch.allocated(self._grid(args, self.config)[1])
         self._benchmarks.count_kernel()
+        del memory

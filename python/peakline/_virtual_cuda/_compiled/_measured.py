@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
 from peakline._virtual_cuda._engine import Engine
@@ -69,12 +70,13 @@ def _allocate_again(steps: list[Step]) -> None:
 
 
 def _key(graph: Any, inputs: Any) -> str:
+    """Compiled autograd gives lists among the inputs."""
     code = getattr(graph, "code", str(graph))
     shapes = [
         (tuple(map(str, item.shape)), str(item.dtype), tuple(map(str, item.stride())))
         if isinstance(item, torch.Tensor)
         else str(item)
-        for item in inputs
+        for item in tree_leaves(inputs)
     ]
     return hashlib.sha256(repr((code, shapes)).encode()).hexdigest()
 

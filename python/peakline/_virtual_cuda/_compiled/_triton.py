@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import weakref
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -13,6 +13,7 @@ from peakline._imports import Action
 from peakline._patches import Patches
 from peakline._virtual_cuda._compiled._benchmarks import TRITON_FLUSH, Benchmarks
 from peakline._virtual_cuda._compiled._clocks import clocks_of
+from peakline._virtual_cuda._compiled._scratch import Scratch, descriptors_made, scratch_of
 from peakline._virtual_cuda._engine import Engine
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
@@ -21,6 +22,9 @@ _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 def actions(patches: Patches, engine: Engine, benchmarks: Benchmarks) -> dict[str, Action]:
     def put_driver(runtime: Any) -> None:
         patches.set(runtime.driver, "_active", VirtualDriver(engine, benchmarks))
+        allocator = importlib.import_module("triton.runtime._allocation")._allocator
+        before = allocator.get()  # Inductor and programs set one
+        patches.on_restore(lambda: allocator.set(before))
 
     def leave_kernels(jit: Any) -> None:
         kernels = _Kernels(benchmarks)
@@ -114,27 +118,61 @@ class Kernel:
         return lambda *args, **kwargs: None
 
 
+class Bound(NamedTuple):
+    kernel: Any
+    arguments: dict[str, Any]
+    target: Any
+    packed: tuple[Any, ...]  # options, signature, constants, attributes
+
+    @property
+    def key(self) -> str:
+        return f"{id(self.kernel)} {self.packed}"
+
+    def compiled(self) -> Any:
+        options, signature, constants, attributes = self.packed
+        source = self.kernel.ASTSource(self.kernel, signature, constants, attributes)
+        return self.kernel.compile(source, target=self.target, options=options.__dict__)
+
+
 class _Kernels:
     """Kernels that were called, which learned of a device then."""
 
     def __init__(self, benchmarks: Benchmarks) -> None:
         self._benchmarks = benchmarks
         self._met: dict[int, weakref.ref[Any]] = {}
+        self._describing: set[int] = set()  # those that make tensor descriptors
+        self._scratch: dict[str, Scratch] = {}  # by what a kernel is compiled for
 
     def runner(self) -> Any:
-        met, benchmarks = self._met, self._benchmarks
+        kernels = self
 
         def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Kernel:
-            met.setdefault(id(self), weakref.ref(self))
+            kernels._meet(self)
             for hook in self.pre_run_hooks:
                 hook(*args, **kwargs)
             bound = _bind(self, args, kwargs)
             if not warmup:
-                _check_grid(self, grid(bound) if callable(grid) else grid)
-                benchmarks.count_kernel()
+                sizes = _checked_grid(self, grid(bound.arguments) if callable(grid) else grid)
+                memory = kernels._scratch_of(bound, sizes)
+                kernels._benchmarks.count_kernel()
+                del memory
             return Kernel(self.__name__)
 
         return run
+
+    def _meet(self, kernel: Any) -> None:
+        if id(kernel) not in self._met:
+            self._met[id(kernel)] = weakref.ref(kernel)
+            if descriptors_made(kernel):
+                self._describing.add(id(kernel))
+
+    def _scratch_of(self, bound: Bound, grid: tuple[int, ...]) -> Any:
+        """What holds the memory that Triton takes for this launch."""
+        if id(bound.kernel) not in self._describing:
+            return None
+        if bound.key not in self._scratch:
+            self._scratch[bound.key] = scratch_of(bound.kernel, bound.compiled)
+        return self._scratch[bound.key].allocated(grid)
 
     def forget(self) -> None:
         """The next device may be another."""
@@ -144,16 +182,16 @@ class _Kernels:
                 kernel.device_caches.clear()
 
 
-def _bind(kernel: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _bind(kernel: Any, args: Any, kwargs: dict[str, Any]) -> Bound:
     """As Triton does before it builds: raises where an argument is missing or unknown."""
     device = torch.cuda.current_device()
-    *_, backend, binder = kernel.device_caches[device]
+    *_, target, backend, binder = kernel.device_caches[device]
     bound, specialization, options = binder(*args, **kwargs)
-    kernel._pack_args(backend, kwargs, bound, specialization, options)
-    return dict(bound)
+    packed = kernel._pack_args(backend, kwargs, bound, specialization, options)
+    return Bound(kernel, dict(bound), target, packed)
 
 
-def _check_grid(kernel: Any, grid: Any) -> None:
+def _checked_grid(kernel: Any, grid: Any) -> tuple[int, ...]:
     sizes = tuple(int(size) for size in grid)
     if not 1 <= len(sizes) <= 3:
         raise ValueError(f"the grid of Triton kernel {kernel.__name__} has {len(sizes)} dimensions")
@@ -163,3 +201,4 @@ def _check_grid(kernel: Any, grid: Any) -> None:
                 f"Triton Error [CUDA]: invalid argument: the grid {sizes} of {kernel.__name__} is "
                 "larger than a GPU takes"
             )
+    return sizes

@@ -33,6 +33,10 @@ class Captures:
         self._random: tuple[torch.Tensor, ...] = ()
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
 
+    @property
+    def pools_made(self) -> int:
+        return self._pools.made
+
     def begin(self, graph: Any, pool: PoolName | None) -> Capture:
         device = self._engine.current_device()
         stream = self._engine.current_stream(device)[0]

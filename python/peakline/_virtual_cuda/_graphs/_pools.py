@@ -25,6 +25,10 @@ class Pools:
         self._last += 1
         return 0, self._last
 
+    @property
+    def made(self) -> int:
+        return self._last
+
     def begin(
         self,
         device: int,

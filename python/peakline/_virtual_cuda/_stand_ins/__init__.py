@@ -1,7 +1,7 @@
 """Stand-ins of CUDA extensions that cannot be installed without a GPU.
 
 A program that imports one which is not installed gets a module whose functions have results of the
-real ones' shapes, and keep and need what their algorithms do. They compute nothing.
+real ones' shapes, and keep and need what the packages' sources do. They compute nothing.
 """
 
 from __future__ import annotations
@@ -20,23 +20,34 @@ from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
 from peakline._virtual_cuda._options import Options
-from peakline._virtual_cuda._stand_ins import _apex, _flash_attn, _xformers
+from peakline._virtual_cuda._stand_ins import (
+    _apex,
+    _causal_conv1d,
+    _flash_attn,
+    _full_graphs,
+    _mamba,
+    _transformer_engine,
+    _xformers,
+)
 from peakline._virtual_cuda._stand_ins._package import Package, Region
 
 _NOTE = (
-    "{names} is not installed: a stand-in took its place, never compared with it, and counts as "
-    "modelled (--no-stand-ins turns it off)"
+    "{names} is not installed: a stand-in took its place, which allocates as its source code says, "
+    "and counts as modelled (--no-stand-ins turns it off)"
 )
+
+_SOURCES = (_flash_attn, _xformers, _apex, _transformer_engine, _causal_conv1d, _mamba)
 
 
 def install(patches: Patches, notes: Notes, engine: Engine, options: Options) -> None:
     if not options.stand_ins:
         return
     region = Region(engine)
-    packages = [make(region) for make in (_flash_attn.package, _xformers.package, _apex.package)]
+    packages = [source.package(region) for source in _SOURCES]
     finder: Any = _Finder(packages, notes)
     sys.meta_path.append(finder)  # the last one: what is installed is found before
     patches.on_restore(lambda: _remove(finder))
+    _full_graphs.install(patches, notes, lambda: bool(finder.made))
 
 
 class _Finder(importlib.abc.MetaPathFinder):

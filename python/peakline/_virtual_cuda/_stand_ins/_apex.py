@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from peakline._virtual_cuda._stand_ins._package import Package, Region, applied
+from peakline._virtual_cuda._stand_ins._package import Package, Region, applied, marked_module
 
 VERSION = "0.1"
 _PARTS = 16  # in which the norms' kernels sum up the gradients of their weights
@@ -25,10 +25,10 @@ def package(region: Region) -> Package:
                 "FusedSGD": _marked(FusedSGD, region),
             },
             "apex.normalization": {
-                "FusedLayerNorm": _marked_module(FusedLayerNorm, region),
-                "MixedFusedLayerNorm": _marked_module(FusedLayerNorm, region),
-                "FusedRMSNorm": _marked_module(FusedRMSNorm, region),
-                "MixedFusedRMSNorm": _marked_module(FusedRMSNorm, region),
+                "FusedLayerNorm": marked_module(FusedLayerNorm, region),
+                "MixedFusedLayerNorm": marked_module(MixedFusedLayerNorm, region),
+                "FusedRMSNorm": marked_module(FusedRMSNorm, region),
+                "MixedFusedRMSNorm": marked_module(MixedFusedRMSNorm, region),
             },
         },
         for_programs_only=True,
@@ -37,10 +37,6 @@ def package(region: Region) -> Package:
 
 def _marked(optimizer: type, region: Region) -> type:
     return type(optimizer.__name__, (optimizer,), {"step": region.around(optimizer.step)})  # type: ignore[attr-defined]
-
-
-def _marked_module(module: type, region: Region) -> type:
-    return type(module.__name__, (module,), {"forward": region.around(module.forward)})  # type: ignore[attr-defined]
 
 
 class _Fused(torch.optim.Optimizer):
@@ -94,6 +90,10 @@ class FusedAdam(_Fused):
     ) -> None:
         if amsgrad:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
+        if master_weights and not capturable:
+            raise RuntimeError(
+                "Master weights is currently only supported with the capturable version."
+            )
         super().__init__(
             params, set_grad_none, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay
         )
@@ -101,7 +101,7 @@ class FusedAdam(_Fused):
             parameter.detach().clone().float()
             for group in self.param_groups
             for parameter in group["params"]
-            if master_weights and parameter.dtype != torch.float32
+            if master_weights
         ]
 
 
@@ -124,6 +124,12 @@ class FusedLAMB(_Fused):
         super().__init__(
             params, set_grad_none, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay
         )
+
+    def _make_state(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
+        for name in self.state_names:
+            if name not in state:
+                state[name] = torch.zeros_like(parameter)
 
 
 class FusedSGD(_Fused):
@@ -148,7 +154,7 @@ class FusedSGD(_Fused):
 
 
 class _Norm(torch.autograd.Function):
-    """Keeps its input (memory_efficient: its output) and one or two numbers a row."""
+    """Keeps its input and one or two numbers a row (memory_efficient: its output and one)."""
 
     @staticmethod
     def forward(
@@ -159,11 +165,15 @@ class _Norm(torch.autograd.Function):
         width: int,
         numbers: int,
         memory_efficient: bool,
+        kind: torch.dtype,
     ) -> torch.Tensor:
         input = input.contiguous()
-        output = torch.empty_like(input)
+        output = torch.empty_like(input, dtype=kind)
         rows = input.numel() // width
-        kept = [torch.empty(rows, dtype=torch.float32, device=input.device) for _ in range(numbers)]
+        found = [
+            torch.empty(rows, dtype=torch.float32, device=input.device) for _ in range(numbers)
+        ]
+        kept = found[-1:] if memory_efficient else found  # without the mean
         ctx.save_for_backward(output if memory_efficient else input, weight, bias, *kept)
         ctx.width = width
         return output
@@ -180,12 +190,13 @@ class _Norm(torch.autograd.Function):
             if item is not None
         ]
         del parts, grad
-        return (*results, None, None, None)
+        return (*results, None, None, None, None)
 
 
 class FusedLayerNorm(nn.Module):
     numbers_per_row = 2
     has_bias = True
+    as_weight = False  # whether results have the weight's type
 
     def __init__(
         self,
@@ -207,12 +218,21 @@ class FusedLayerNorm(nn.Module):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         width = self.normalized_shape.numel()
-        out: torch.Tensor = applied(
-            _Norm, input, self.weight, self.bias, width, self.numbers_per_row, self.memory_efficient
-        )
+        given = (input, self.weight, self.bias, width, self.numbers_per_row, self.memory_efficient)
+        weight = self.weight if self.as_weight else None
+        kind = input.dtype if weight is None else weight.dtype
+        out: torch.Tensor = applied(_Norm, *given, kind)
         return out
 
 
 class FusedRMSNorm(FusedLayerNorm):
     numbers_per_row = 1
     has_bias = False
+
+
+class MixedFusedLayerNorm(FusedLayerNorm):
+    as_weight = True
+
+
+class MixedFusedRMSNorm(FusedRMSNorm):
+    as_weight = True

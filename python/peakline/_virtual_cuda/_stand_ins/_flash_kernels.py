@@ -15,7 +15,7 @@ def rounded(size: int, to: int) -> int:
 
 
 def rounded_head(size: int) -> int:
-    return rounded(size, 32) if size <= 192 else 256
+    return rounded(size, 32 if size <= 128 else 64)
 
 
 def floats(*sizes: int, like: torch.Tensor) -> torch.Tensor:
@@ -30,7 +30,7 @@ class Forward:
         if q.dim() == 4:
             batch, rows, heads, size = q.shape
             self.logsumexp = floats(batch, heads, rows, like=q)
-            splits = 1 if dropout else _splits(batch * heads, rows, k.shape[1], size)
+            splits = 1 if dropout else _splits(*_work(q, k), k.shape[1], size)
             if splits > 1:  # the parts of each row, until they are joined
                 parts = floats(splits, batch, heads, rows, like=q)
                 outs = floats(splits, batch, heads, rows, rounded_head(size), like=q)
@@ -39,6 +39,16 @@ class Forward:
             rows, heads, _ = q.shape
             self.logsumexp = floats(heads, rows, like=q)
         self.random_state = torch.empty(2, dtype=torch.int64, device=q.device)
+
+
+def _work(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int]:
+    """Heads of the whole batch, and rows of each. A single row's heads that share keys count as
+    rows."""
+    batch, rows, heads, _ = q.shape
+    kv_heads = k.shape[2]
+    if rows == 1 and heads > kv_heads:
+        return batch * kv_heads, heads // kv_heads
+    return batch * heads, rows
 
 
 def backward_scratch(
