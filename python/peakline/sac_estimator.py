@@ -27,6 +27,7 @@ from peakline._dropin.tables import table
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
 from peakline.runtime_estimator import COST_MODEL, RuntimeEstimator, check_place
+from peakline.track import note_in_recordings
 
 __all__ = ["MSPS", "SACEstimator", "SACGreedyOrderMeta", "SACStats", "SACTradeOffStats"]
 
@@ -181,7 +182,9 @@ class SACEstimator(TorchDispatchMode):
         for tensor in tensors_in(out):
             for storage in get_untyped_storages(tensor):
                 storages[storage] = tensor.device.type == "cuda"
-        is_view = gives_view(func)
+        # `_unsafe_view` does not say so, and gives its argument's memory.
+        given = {s for t in tensors_in((args, kwargs)) for s in get_untyped_storages(t)}
+        is_view = gives_view(func) or (not _is_inplace(func) and set(storages) <= given)
         size = 0 if is_view else sum(_allocated(s, gpu) for s, gpu in storages.items())
         index, ids, inplace = self._get_inplace_metadata(func, set(storages))
         for name in self._mod_tracker.parents:
@@ -224,6 +227,7 @@ class SACEstimator(TorchDispatchMode):
                 save_tradeoff_graphs,
                 name,
             )
+        note_in_recordings("tradeoffs", tradeoff_chart.as_json(self.sac_mod_tradeoff_stats))
 
     def display_sac_stats(self, sac_stats: SACStats, print_tabular: bool = False) -> None:
         """Prints a module's ops."""
