@@ -19,7 +19,7 @@ SETUP := build/setup
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 APT_BUILD := g++ cmake ninja-build ccache libzstd-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
-             libtomlplusplus-dev libgtest-dev libbenchmark-dev
+             libtomlplusplus-dev libsqlite3-dev libgtest-dev libbenchmark-dev
 APT_LINT := clang-format clang-tidy
 
 $(SETUP)/apt: Makefile
