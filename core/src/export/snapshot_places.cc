@@ -9,8 +9,9 @@ using Action = HistoryStep::Action;
 
 // torch's history has what was asked for, and readers round it up to get the block's size.
 Bytes told_size(Bytes requested, Bytes bytes) {
-  const std::int64_t rounded = (requested.raw() + 511) / 512 * 512;
-  return requested > Bytes{} && rounded == bytes.raw() ? requested : bytes;
+  if (requested <= Bytes{} || requested > bytes) return bytes;
+  const std::uint64_t rounded = (static_cast<std::uint64_t>(requested.raw()) + 511) / 512 * 512;
+  return rounded == static_cast<std::uint64_t>(bytes.raw()) ? requested : bytes;
 }
 
 std::uint64_t end_of(std::uint64_t address, Bytes bytes) {
