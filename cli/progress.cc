@@ -19,6 +19,7 @@ using std::chrono::steady_clock;
 namespace {
 
 constexpr std::chrono::milliseconds kBetween{100};
+constexpr std::size_t kBar = 40;  // columns
 
 bool is_terminal() {
   const char* term = std::getenv("TERM");
@@ -71,8 +72,10 @@ void Progress::add(std::uint64_t bytes) {
 
 void Progress::draw() {
   const double share = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
+  std::string filled = bar(share, kBar);
+  filled.append(kBar - std::min(kBar, width(filled)), ' ');
   const std::string line =
-      fmt::format("\r{} [{}] {:3.0f}%", shorten(printable(what_), 30), bar(share, 40), share * 100);
+      fmt::format("\r{} [{}] {:3.0f}%", shorten(printable(what_), 30), filled, share * 100);
   std::fputs(line.c_str(), stderr);
   is_drawn_ = true;
 }
