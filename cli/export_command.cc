@@ -122,6 +122,10 @@ int run_export(const Flags& flags) {
   for (const std::string& path : flags.recordings) {
     const Result<TraceReader> reader = open_recording(path);
     if (!reader.ok()) return refuse_input(reader.status());
+    std::error_code ignored;  // what does not exist is nobody's
+    if (std::filesystem::equivalent(path, flags.out, ignored)) {
+      return refuse_input(invalid_input(path + " is the recording itself: name another file"));
+    }
     bytes += size_of_file(path);
   }
   const std::size_t reads = format->has_tables ? table_reads(*tables) : 2;
