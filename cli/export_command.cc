@@ -1,12 +1,9 @@
 // peakline export: recordings for other people's tools.
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include <peakline/counts.h>
 #include <peakline/export.h>
 
 #include "command.h"

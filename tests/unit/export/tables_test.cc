@@ -44,11 +44,6 @@ class KeptTables : public TableWriter {
   Status status_;
 };
 
-struct Exported {
-  Result<std::vector<std::string>> warnings;
-  KeptTables kept;
-};
-
 ExportInput input(const std::vector<std::byte>& bytes, const std::string& name) {
   return {name,
           [&bytes]() -> Result<std::unique_ptr<Source>> { return make_memory_source(bytes); }};
