@@ -3,8 +3,8 @@
     python benchmarks/export_speed.py RECORDING [--cli PEAKLINE] [--to csv sqlite …] [--keep FOLDER]
 
 `build/release/tests/make_recording synthetic:100000000 FILE` makes a long recording. Each format
-runs in a process of its own; time is wall-clock, memory the highest resident set. The ratio to
-`show`, which reads the recording once, is what compares between machines.
+runs in a process of its own; time is the processor's, memory the highest resident set. The ratio
+to `show`, which reads the recording once, is what compares between machines.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,7 @@ FORMATS = ("csv", "json", "sqlite", "perfetto", "snapshot")
 
 @dataclass
 class Measured:
-    seconds: float
+    seconds: float  # of the processor
     mebibytes: float  # resident
     written: float  # MiB
 
@@ -34,12 +33,11 @@ def size_of(path: Path) -> int:
 
 
 def measure(command: list[str], output: Path | None) -> Measured:
-    begin = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert child.stderr is not None
     said = child.stderr.read()
     _, status, used = os.wait4(child.pid, 0)
-    seconds = time.perf_counter() - begin
+    seconds = used.ru_utime + used.ru_stime
     if status != 0:
         raise SystemExit(f"{' '.join(command)} failed: {said.decode()[-500:]}")
     written = size_of(output) / 2**20 if output else 0.0
