@@ -19,7 +19,7 @@ SETUP := build/setup
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 APT_BUILD := g++ cmake ninja-build ccache libzstd-dev libfmt-dev nlohmann-json3-dev libcli11-dev \
-             libtomlplusplus-dev libgtest-dev libbenchmark-dev
+             libtomlplusplus-dev libsqlite3-dev libgtest-dev libbenchmark-dev
 APT_LINT := clang-format clang-tidy
 
 $(SETUP)/apt: Makefile
@@ -41,6 +41,8 @@ $(SETUP)/venv: pyproject.toml Makefile
 	  echo "No cuDNN: peakline estimates convolutions by rules of its own."
 	$(VENV)/bin/python -c "import triton" 2>/dev/null || $(VENV)/bin/pip install -q --no-deps "$(TRITON)" || \
 	  echo "No Triton: compiled regions are estimated as running eagerly."
+	$(VENV)/bin/python -c "import perfetto, pyarrow" 2>/dev/null || $(VENV)/bin/pip install -q "perfetto>=0.59" "pyarrow>=15" || \
+	  echo "No perfetto or pyarrow: the tests that read exports with them are skipped."
 	@touch $@
 
 .PHONY: build

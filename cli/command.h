@@ -24,6 +24,7 @@ struct Command {
 
 Command add_check(CLI::App& program);
 Command add_diff(CLI::App& program);
+Command add_export(CLI::App& program);
 Command add_import(CLI::App& program);
 Command add_merge(CLI::App& program);
 Command add_report(CLI::App& program);

@@ -46,9 +46,9 @@ int run(int argc, char** argv) {
   CLI::App program("Exact memory tracking and estimation for PyTorch training", "peakline");
   program.set_version_flag("--version", "peakline " PEAKLINE_VERSION);
   program.require_subcommand(1);
-  const std::array<Command, 7> commands{
-      add_show(program),  add_report(program),   add_merge(program), add_diff(program),
-      add_check(program), add_simulate(program), add_import(program)};
+  const std::array<Command, 8> commands{
+      add_show(program),  add_report(program),   add_merge(program),  add_diff(program),
+      add_check(program), add_simulate(program), add_import(program), add_export(program)};
   for (const PythonCommand& command : kPythonCommands) {
     program.add_subcommand(command.name, command.help);
   }

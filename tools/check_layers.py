@@ -23,6 +23,7 @@ PRIVATE = (
     "diag/",
     "allocator/",
     "import/",
+    "export/",
     "kernels/",
     "profile/",
     "planner_client/",

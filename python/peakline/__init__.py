@@ -13,6 +13,7 @@ def _is_the_program() -> bool:
 if TYPE_CHECKING or not _is_the_program():
     from peakline import _torch_check as _torch_check
     from peakline._C import version as __version__
+    from peakline.export import export
     from peakline.fit import fit
     from peakline.mem_tracker import MemTracker
     from peakline.memory_tracker import MemoryTracker
@@ -46,6 +47,7 @@ __all__ = [
     "SACStats",
     "SACTradeOffStats",
     "__version__",
+    "export",
     "fit",
     "load",
     "simulate",

@@ -1,15 +1,13 @@
 """`python -m peakline` is the C++ program."""
 
 import os
-import shutil
 import sys
-import sysconfig
-from pathlib import Path
+
+from peakline import _program
 
 
 def main() -> None:
-    beside = Path(sysconfig.get_path("scripts")) / "peakline"
-    program = str(beside) if beside.exists() else shutil.which("peakline")
+    program = _program.find()
     if program is None:
         sys.exit("peakline: the program is not beside this Python; install peakline again")
     os.environ.setdefault("PEAKLINE_PYTHON", sys.executable)

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_readme_has_commands() -> None:
-    assert {"estimate", "run", "show", "simulate", "report", "diff", "check"} <= {
+    assert {"estimate", "run", "show", "simulate", "report", "diff", "check", "export"} <= {
         shlex.split(line, comments=True)[1] for line in commands()
     }
 

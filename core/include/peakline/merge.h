@@ -89,6 +89,8 @@ class RankMerge {
 
 // The rank in a name like run.17.peak, or -1.
 std::int64_t rank_in_name(std::string_view path);
+// The rank that a recording says it is, else the one in its name, else -1.
+std::int64_t rank_of(const RunInfo& info, std::string_view path);
 
 // Reads one recording. A cut one gives what it holds.
 Result<RankUse> read_rank(const std::string& path);

@@ -9,11 +9,11 @@
 namespace peakline {
 namespace {
 
-constexpr std::array<std::string_view, 14> kActions = {
+constexpr std::array<std::string_view, 15> kActions = {
     "alloc",         "free",         "free_requested", "free_completed",
     "segment_alloc", "segment_free", "segment_map",    "segment_unmap",
     "empty_cache",   "oom",          "snapshot",       "workspace_snapshot",
-    "user_defined",  "annotation"};
+    "user_defined",  "annotation",   "annotate"};
 
 Bytes counted(std::int64_t size) {
   return Bytes((std::max<std::int64_t>(size, 1) + 511) / 512 * 512);

@@ -33,6 +33,7 @@ std::string_view text(const Container& dict, std::string_view key) {
 }
 
 // "train.py:12 forward": the innermost frame of the program itself. C++ frames have no line of use.
+// In a snapshot that peakline wrote, the op.
 std::string frame_name(const Value* frames) {
   const Container* list = frames != nullptr ? pickle::container_of(*frames) : nullptr;
   if (list == nullptr) return {};
@@ -40,6 +41,7 @@ std::string frame_name(const Value* frames) {
     const Container* frame = pickle::container_of(item);
     if (frame == nullptr) continue;
     std::string_view file = text(*frame, "filename");
+    if (file == "op") return std::string(text(*frame, "name"));
     if (!file.ends_with(".py")) continue;
     file.remove_prefix(file.rfind('/') + 1);
     return fmt::format("{}:{} {}", file, integer(*frame, "line"), text(*frame, "name"));

@@ -165,6 +165,11 @@ std::int64_t rank_in_name(std::string_view path) {
   return number(path.substr(before + 1, last - before - 1));
 }
 
+std::int64_t rank_of(const RunInfo& info, std::string_view path) {
+  const std::int64_t said = fact(info, "rank");
+  return said >= 0 ? said : rank_in_name(path);
+}
+
 Result<RankUse> read_rank(const std::string& path) {
   Result<std::unique_ptr<Source>> source = open_file_source(path);
   if (!source.ok()) return source.status();
@@ -174,8 +179,7 @@ Result<RankUse> read_rank(const std::string& path) {
   if (!summary.ok()) return summary.status();
   RankUse use;
   use.file = path;
-  use.rank = fact(summary->info, "rank");
-  if (use.rank < 0) use.rank = rank_in_name(path);
+  use.rank = rank_of(summary->info, path);
   use.world_size = fact(summary->info, "world_size");
   use.cut = is_cut(reader->diagnostics());
   if (const DeviceSummary* device = summary->main_device()) {

@@ -4,6 +4,7 @@
 
 #include <peakline/summary.h>
 
+#include "ledger/era_name.h"
 #include "ledger/module_spans.h"
 #include "ledger/op_usage.h"
 #include "ledger/peak.h"
@@ -45,20 +46,6 @@ class EndPass : public Pass {
   std::vector<DeviceTotals> totals;
   std::vector<std::uint64_t> op_calls;
 };
-
-std::string_view phase_name(Era era) {
-  switch (era) {
-    case Era::kForward:
-      return "forward";
-    case Era::kRecompute:
-      return "recompute";
-    case Era::kBackward:
-      return "backward";
-    case Era::kOptimizer:
-      return "optimizer";
-  }
-  return "";
-}
 
 std::optional<std::int64_t> number(const RunInfo& info, const std::string& key) {
   const auto found = info.find(key);
@@ -124,7 +111,7 @@ void fill_peak(DeviceSummary& out, const Dictionary& dictionary, const DevicePea
   out.peak_event = peak.place.event;
   out.peak_time = peak.place.time;
   out.peak_step = peak.place.step + 1;
-  out.peak_phase = phase_name(peak.place.era);
+  out.peak_phase = era_name(peak.place.era);
   out.peak_op = dictionary.op(peak.place.op);
   out.peak_module = dictionary.module(peak.place.module).path;
   out.by_category = by_category(dictionary, peak.held, CategoryLevel::kTop);
