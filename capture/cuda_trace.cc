@@ -158,7 +158,7 @@ void CudaTrace::stop() {
 }
 
 std::uint32_t CudaTrace::stream_number(std::uint64_t stream) {
-  return number_of(reinterpret_cast<void*>(stream));
+  return number_of(reinterpret_cast<void*>(stream));  // NOLINT(performance-no-int-to-ptr)
 }
 
 }  // namespace peakline::capture

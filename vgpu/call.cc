@@ -19,7 +19,8 @@ void collect(Call& call, const c10::IValue& value, std::uint8_t argument) {
     call.tensors.push_back(&tensor);
     call.argument_of.push_back(argument);
     if (call.device < 0 && is_virtual(tensor)) {
-      call.device = static_cast<int>(tensor.device().index());
+      const c10::DeviceIndex index = tensor.device().index();  // of 8 bits, and never a letter
+      call.device = index;  // NOLINT(bugprone-signed-char-misuse)
     }
   } else if (value.isList()) {
     for (const c10::IValue& item : value.toListRef()) {

@@ -39,9 +39,9 @@ bool layer_norm_backward(const Call& call, ShapeBuilder& out) {
     out.fresh(input.scalar_type(), input.sizes());
   else
     out.undefined();
-  for (const int which : {1, 2}) {
-    const c10::IValue& parameter = call.args[static_cast<std::size_t>(4 + which)];
-    if (mask[static_cast<std::size_t>(which)] && given(parameter)) {
+  for (const std::size_t which : {1U, 2U}) {
+    const c10::IValue& parameter = call.args[4 + which];
+    if (mask[which] && given(parameter)) {
       out.fresh(parameter.toTensor().scalar_type(), parameter.toTensor().sizes());
     } else {
       out.undefined();

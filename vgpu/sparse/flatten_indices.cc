@@ -9,7 +9,7 @@ namespace peakline::vgpu {
 // One kernel over a range of numbers, which become the places (FlattenIndicesCommon.h).
 at::Tensor flatten_indices(const at::Tensor& indices, at::IntArrayRef sizes) {
   Engine& engine = engine_or_throw("aten::_coalesce");
-  const at::Tensor flat = at::arange(indices.size(1), indices.options().dtype(at::kLong));
+  at::Tensor flat = at::arange(indices.size(1), indices.options().dtype(at::kLong));
   const std::optional<at::Tensor> known = known_values(indices);
   forget_values(flat);
   if (!known) return flat;

@@ -28,7 +28,7 @@ void add_compressed_kernels(torch::Library& aten) {
 }
 
 std::set<std::string> add_ops_that_give_sparse(torch::Library& aten) {
-  const std::set<std::string> names{
+  std::set<std::string> names{
       "_to_sparse",     "_to_sparse.sparse_dim", "_to_sparse_csr",         "_to_sparse_csc",
       "_to_sparse_bsr", "_to_sparse_bsc",        "_embedding_bag_backward"};
   for (const std::string& name : names) {

@@ -87,7 +87,7 @@ void bind_storages(py::module_& m) {
 }  // namespace
 
 void bind_vgpu_pools(py::module_& m) {
-  py::class_<PoolCheckpoint>(m, "PoolCheckpoint");
+  const py::class_<PoolCheckpoint> checkpoint(m, "PoolCheckpoint");
   bind_filling(m);
   m.def("checkpoint_pool", &checkpoint_pool);
   m.def("restore_pool", &restore_pool);
