@@ -1,8 +1,8 @@
-"""Attributes of torch that are replaced for a while, and put back exactly."""
+"""Attributes of torch, and entries of dicts, that are replaced for a while and put back exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -36,7 +36,7 @@ class Patches:
     Only what is still its own is put back: where somebody else has patched the attribute since,
     theirs stays. Several of these may end in any order, and the last one leaves what was there
     before the first. An attribute that an object merely inherited is deleted again, not copied into
-    it.
+    it. Of a dict, and of os.environ, the entries are meant.
     """
 
     def __init__(self) -> None:
@@ -55,9 +55,10 @@ class Patches:
         self.restore()
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        below = vars(owner).get(name, _MISSING)
-        setattr(owner, name, value)
-        layer = _Layer(owner, name, vars(owner).get(name, value), below)
+        below = _read(owner, name)
+        _write(owner, name, value)
+        there = _read(owner, name)
+        layer = _Layer(owner, name, value if there is _MISSING else there, below)
         self._layers.append(layer)
         _in_place.setdefault(layer.key, []).append(layer)
 
@@ -105,14 +106,28 @@ def _take_out(layer: _Layer) -> None:
     if not layers:
         del _in_place[layer.key]
     if above:  # a later one of ours goes on, and ends with what was below this one
-        if above[0].below is layer.value:
+        if _is_same(above[0].below, layer.value):
             above[0].below = layer.below
-    elif vars(layer.owner).get(layer.name, _MISSING) is layer.value:
-        _put_back(layer)
+    elif _is_same(_read(layer.owner, layer.name), layer.value):
+        _write(layer.owner, layer.name, layer.below)
 
 
-def _put_back(layer: _Layer) -> None:
-    if layer.below is _MISSING:
-        delattr(layer.owner, layer.name)
+def _is_same(one: Any, other: Any) -> bool:
+    """os.environ makes a new text at every question."""
+    return one is other or (isinstance(one, str) and isinstance(other, str) and one == other)
+
+
+def _read(owner: Any, name: str) -> Any:
+    return (owner if isinstance(owner, Mapping) else vars(owner)).get(name, _MISSING)
+
+
+def _write(owner: Any, name: str, value: Any) -> None:
+    if isinstance(owner, MutableMapping):
+        if value is _MISSING:
+            del owner[name]
+        else:
+            owner[name] = value
+    elif value is _MISSING:
+        delattr(owner, name)
     else:
-        setattr(layer.owner, layer.name, layer.below)
+        setattr(owner, name, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 from typing import Any
 
@@ -47,6 +48,30 @@ def test_what_a_class_inherits_is_not_copied_into_it() -> None:
     patches.restore()
     assert "method" not in vars(Derived)
     assert Derived().method() == "base"
+
+
+def test_variables_of_the_environment_come_back_in_whatever_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PEAKLINE_OLD", "before")
+    monkeypatch.delenv("PEAKLINE_NEW", raising=False)
+    first, second = Patches(), Patches()
+    for patches, value in ((first, "one"), (second, "two")):
+        patches.set(os.environ, "PEAKLINE_OLD", value)
+        patches.set(os.environ, "PEAKLINE_NEW", value)
+    first.restore()
+    assert os.environ["PEAKLINE_OLD"] == "two"
+    second.restore()
+    assert os.environ["PEAKLINE_OLD"] == "before"
+    assert "PEAKLINE_NEW" not in os.environ
+
+
+def test_a_variable_that_the_program_set_since_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEAKLINE_OLD", "before")
+    with Patches() as patches:
+        patches.set(os.environ, "PEAKLINE_OLD", "ours")
+        os.environ["PEAKLINE_OLD"] = "theirs"
+    assert os.environ["PEAKLINE_OLD"] == "theirs"
 
 
 def test_names_that_a_build_lacks_stay_absent() -> None:

@@ -85,17 +85,13 @@ def _replace(args: argparse.Namespace, name: str, first: Launched) -> None:
 
 def _first_process(name: str, words: Sequence[str], devices: int | None) -> Launched:
     """Runs the launcher up to the point where it starts a process."""
-    patches = Patches()
-    before = sys.argv, dict(os.environ)
-    sys.argv = [name, *words]
-    try:
+    with Patches() as patches:
+        patches.set(sys, "argv", [name, *words])
         _catch(patches, devices or 8)
-        runpy.run_module(name, run_name="__main__", alter_sys=True)
-    except Launched as first:
-        return first
-    finally:
-        patches.restore()
-        sys.argv = before[0]
+        try:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        except Launched as first:
+            return first
     raise NothingLaunched(_NOTHING.format(name=name))
 
 

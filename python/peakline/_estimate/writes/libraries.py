@@ -33,18 +33,9 @@ _UPLOADS = (
 def install(patches: Patches, overlay: Overlay) -> None:
     """For torch, which is there, and for what the environment tells."""
     _redirect_torch(patches, overlay)
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    patches.on_restore(lambda: _restore_environment(before))
-
-
-def _restore_environment(before: dict[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        if name not in os.environ:
+            patches.set(os.environ, name, value)
 
 
 def _redirect_torch(patches: Patches, overlay: Overlay) -> None:

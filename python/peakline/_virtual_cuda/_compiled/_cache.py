@@ -21,14 +21,12 @@ _VARIABLES = {"TORCHINDUCTOR_CACHE_DIR": "", "TRITON_CACHE_DIR": "triton"}
 
 
 def install(patches: Patches, engine: Engine) -> None:
-    before = {name: os.environ.get(name) for name in _VARIABLES}
-    patches.on_restore(lambda: _put_back(before))
     folder = _usable(_folder(engine))
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="peakline-inductor-"))
         patches.on_restore(lambda: shutil.rmtree(folder, ignore_errors=True))
     for name, below in _VARIABLES.items():
-        os.environ[name] = str(folder / below)
+        patches.set(os.environ, name, str(folder / below))
 
 
 def _folder(engine: Engine) -> Path:
@@ -56,11 +54,3 @@ def _usable(folder: Path) -> Path | None:
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
-
-
-def _put_back(before: dict[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
