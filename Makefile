@@ -141,6 +141,7 @@ lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 lint-layers:
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_tests_listed.py
+	$(PYTHON) tools/check_event_kinds.py
 	$(PYTHON) tools/check_docs.py
 	$(PYTHON) tools/checks_test.py
 

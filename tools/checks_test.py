@@ -74,6 +74,21 @@ class CheckTestsListed(unittest.TestCase):
         assert run("check_tests_listed.py", files).returncode == 0
 
 
+class CheckEventKinds(unittest.TestCase):
+    def test_a_kind_that_is_only_passed_on_is_named(self) -> None:
+        files = {
+            "capture/raw_event.h": "enum class RawKind {\n  kAlloc,  // a\n  kFree,\n};",
+            "capture/observer.cc": "push({.kind = RawKind::kAlloc});",
+            "capture/assembler.cc": "case RawKind::kFree:",
+        }
+        result = run("check_event_kinds.py", files)
+        assert result.returncode == 1
+        assert "kFree" in result.stderr
+        assert "kAlloc" not in result.stderr
+        files["vgpu/memory.cc"] = "push({.kind = RawKind::kFree});"
+        assert run("check_event_kinds.py", files).returncode == 0
+
+
 class CheckDocs(unittest.TestCase):
     def test_a_file_that_is_not_in_the_tree_is_named_with_its_line(self) -> None:
         files = {"docs/a.md": "See\n`cli/gone.cc`, `cli/here.cc`.\n", "cli/here.cc": ""}
