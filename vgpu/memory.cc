@@ -24,6 +24,7 @@ DriverOptions options_of(const MemoryOptions& options, int device) {
   DriverOptions driver = driver_options(options.profile);
   // A limit above what the GPU has asks for a GPU of this kind with more memory.
   if (options.limit) driver.total = std::max(driver.total, *options.limit + driver.in_use);
+  driver.most = options.limit;
   driver.top = Address(kTop - kRangePerDevice * static_cast<std::uint64_t>(device));
   return driver;
 }

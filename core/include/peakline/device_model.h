@@ -57,6 +57,9 @@ struct DriverOptions {
   Bytes startup{414_MiB};
   Address top{0x7f0000000000};  // address space is taken from here downwards
   Bytes kept{2_MiB};            // what the driver shows as free and never gives out
+  // It gives out no more than this in all. The allocator's own limit is no such end: where segments
+  // grow by pages, torch asks whether the request fits and then takes whole pages.
+  std::optional<Bytes> most = std::nullopt;
 };
 
 // The driver's placement, as seen on real GPUs (docs/allocator.md tells how): address space comes

@@ -164,6 +164,7 @@ class DriverModel : public DeviceModel {
       : total_(options.total),
         free_(options.total - options.in_use),
         kept_(options.kept),
+        left_(options.most.value_or(options.total)),
         space_(kChunk, options.top.raw() / kChunk * kChunk),
         reservations_(kReservations, kReservationsEnd) {
     reservations_.take(kDriversOwn, kDriversOwn + kDriversOwnSize);
@@ -196,11 +197,15 @@ class DriverModel : public DeviceModel {
   }
 
   bool map(Bytes bytes) override {
-    if (bytes + kept_ > free_) return false;
+    if (bytes + kept_ > free_ || bytes > left_) return false;
     free_ -= bytes;
+    left_ -= bytes;
     return true;
   }
-  void unmap(Bytes bytes) override { free_ += bytes; }
+  void unmap(Bytes bytes) override {
+    free_ += bytes;
+    left_ += bytes;
+  }
 
   [[nodiscard]] Bytes total() const override { return total_; }
   [[nodiscard]] Bytes free() const override { return free_; }
@@ -235,6 +240,7 @@ class DriverModel : public DeviceModel {
   Bytes total_;
   Bytes free_;
   Bytes kept_;
+  Bytes left_;  // of the most that it gives out
   std::optional<std::uint64_t> startup_;
   int segments_ = 0;  // counted until the startup range is gone
   AddressSpace space_;

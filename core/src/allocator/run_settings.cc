@@ -22,6 +22,7 @@ RunSettings RunSettings::of(const RunInfo& info, const std::string& device) {
   const auto conf = info.find("allocator_conf");
   if (conf == info.end()) return settings;
   settings.conf = conf->second;
+  settings.memory = size(info, "memory_limit." + device);
   settings.limit = size(info, "allocator_limit." + device);
   settings.outside = size(info, "outside_allocator." + device).value_or(Bytes{});
   return settings;

@@ -12,7 +12,8 @@ namespace peakline {
 // Of one device. A recording from before settings were kept has none.
 struct RunSettings {
   std::optional<std::string> conf;  // as given; none: not known
-  std::optional<Bytes> limit;       // of what the allocator may reserve
+  std::optional<Bytes> limit;       // that the allocator was set to
+  std::optional<Bytes> memory;      // that a virtual GPU had for it
   Bytes outside;  // the device's bytes that others use: the CUDA context, other processes
 
   static RunSettings of(const RunInfo& info, const std::string& device);

@@ -262,6 +262,7 @@ class Simulator {
     DriverOptions driver;
     if (info.total > Bytes{}) driver.total = info.total;
     driver.in_use = run.outside;
+    driver.most = options_.memory ? options_.memory : run.memory;
     PEAKLINE_RETURN_IF_ERROR(
         add_sessions(*simulation, options_.conf.value_or(run.conf.value_or("")), driver));
     replay_.add(*simulation);

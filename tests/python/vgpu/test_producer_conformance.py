@@ -87,6 +87,24 @@ def test_a_limit_that_the_program_sets_is_kept(tmp_path: Path) -> None:
     assert peakline.simulate(run).memory_limit == int(0.25 * total)
 
 
+@pytest.mark.parametrize("fraction", [None, 0.5])
+def test_pages_and_fractions_do_not_exceed_the_memory_that_was_given(
+    fraction: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True,large_segment_size_mb:64")
+    with peakline.virtual_gpu("h200", memory="110MiB") as run:
+        if fraction is not None:
+            torch.cuda.set_per_process_memory_fraction(fraction)
+        kept = torch.empty(40 * MIB, dtype=torch.uint8, device="cuda")
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(40 * MIB, dtype=torch.uint8, device="cuda")
+        del kept
+    assert json.loads(run.to_json())["peak_reserved"] == 64 * MIB
+    run.save(tmp_path / "run.peak")
+    found = peakline.simulate(tmp_path / "run.peak")
+    assert (found.fits, found.peak_reserved) == (False, 64 * MIB)
+
+
 def test_an_oom_is_explained_with_the_settings_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

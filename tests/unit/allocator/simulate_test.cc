@@ -221,6 +221,36 @@ TEST(Simulate, ALimitOfTheRunMakesItFailAsTheRunDid) {
   EXPECT_TRUE(result->oom.has_value());
 }
 
+// Two blocks of 40 MiB in pages of 64 MiB: 104 MiB are asked for when the second page is taken.
+TraceBuilder pages_of_64(const std::string& key = "") {
+  TraceBuilder trace;
+  trace.info("torch", "2.13.0");
+  trace.info("allocator_conf", "expandable_segments:True,large_segment_size_mb:64");
+  if (!key.empty()) trace.info(key, "115343360");  // 110 MiB
+  return trace.device("cuda:0").alloc("a", 40_MiB).alloc("b", 40_MiB);
+}
+
+TEST(Simulate, MemoryThatIsGivenIsNotExceededByAPageThatIsLargerThanTheRequest) {
+  SimulateOptions options;
+  options.memory = 110_MiB;
+  const auto small = simulated(pages_of_64(), options);
+  EXPECT_FALSE(small->outcome.fits);
+  EXPECT_EQ(small->outcome.peak_reserved, 64_MiB);
+  ASSERT_TRUE(small->oom.has_value());
+  options.memory = 128_MiB;
+  EXPECT_TRUE(simulated(pages_of_64(), options)->outcome.fits);
+}
+
+TEST(Simulate, SoItIsWithTheMemoryThatAVirtualGpuWasGiven) {
+  EXPECT_FALSE(simulated(pages_of_64("memory_limit.cuda:0"))->outcome.fits);
+}
+
+TEST(Simulate, AFractionThatTheProgramSetIsExceededByThatMuchAsTorchDoes) {
+  const auto result = simulated(pages_of_64("allocator_limit.cuda:0"));
+  EXPECT_TRUE(result->outcome.fits);
+  EXPECT_EQ(result->outcome.peak_reserved, 128_MiB);
+}
+
 TEST(Simulate, SettingsThatCannotBeSimulatedAreSaidAndLeftOut) {
   const auto result = simulated(with_settings("backend:cudaMallocAsync"));
   ASSERT_TRUE(result.ok());
