@@ -8,7 +8,7 @@
 #include <peakline/kernel_memory.h>
 
 #include "vgpu/shape_functions.h"
-#include "vgpu/values/rules.h"
+#include "vgpu/values/value_rules.h"
 
 namespace peakline::vgpu {
 namespace {

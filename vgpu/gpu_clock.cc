@@ -17,11 +17,9 @@ constexpr std::int64_t kNetworkStream = -1;
 Clock::Stream current(int device) { return {device, ThisThread::stream(device)}; }
 
 // Autograd calls with gradients off; with them on, backward computes a checkpointed forward again.
-// Where no graph is recorded, in optimizers mostly, no modules are around an op, and it costs the
-// host about as much as a view does.
 Issue issuer() {
   if (c10::GradMode::is_enabled()) return Issue::kForward;
-  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kView;
+  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kUnrecorded;
 }
 
 double host_us() {

@@ -6,8 +6,8 @@
 
 #include "vgpu/call.h"
 #include "vgpu/shape_cache.h"
-#include "vgpu/values/rules.h"
 #include "vgpu/values/value.h"
+#include "vgpu/values/value_rules.h"
 
 namespace peakline::vgpu {
 

@@ -5,53 +5,30 @@
 #include <algorithm>
 #include <cmath>
 
-#include "vgpu/values/computation.h"
+#include "vgpu/values/bounds_run.h"
 
 namespace peakline::vgpu {
 namespace {
 
 using Kind = ValueRule::Kind;
-using Numbers = std::vector<at::Tensor>;  // one for each part of each slot, in order, as double
+using Numbers = BoundsRun::Numbers;
+using Points = BoundsRun::Points;
+using Results = BoundsRun::Results;
 
-// Intervals are kept for each element of tensors up to this size, and for all at once above it.
-constexpr std::int64_t kElements = 1 << 18;
 // Three unknown operands at three points each.
 constexpr std::size_t kVariables = 3;
 
-enum class Point : std::uint8_t { kLow, kZero, kHigh, kGuess };
-
-at::Tensor at_point(const Bounds& bounds, Point point) {
-  switch (point) {
-    case Point::kLow:
-      return bounds.low;
-    case Point::kHigh:
-      return bounds.high;
-    case Point::kGuess:
-      return bounds.guess;
-    default:
-      return at::minimum(at::maximum(bounds.low, at::zeros_like(bounds.low)), bounds.high);
-  }
-}
-
-std::int64_t elements(const Layout& layout) { return c10::multiply_integers(layout.sizes); }
-
-bool same_layout(const Layout& one, const Layout& other) {
-  return one.dtype == other.dtype && one.offset == other.offset && one.sizes == other.sizes &&
-         one.strides == other.strides;
-}
-
-class BoundsRun {
+// What each kind of rule makes of the operands' intervals.
+class Rules {
  public:
-  explicit BoundsRun(const Computation& computation)
-      : computation_(computation), rule_(*computation.rule()), operands_(computation.operands()) {}
+  explicit Rules(const BoundsRun& run)
+      : run_(run),
+        computation_(run.computation()),
+        rule_(*computation_.rule()),
+        operands_(run.operands()),
+        views_(run.views()) {}
 
-  std::vector<Known> run() {
-    if (!fits()) return {};
-    for (const Source& source : computation_.sources()) {
-      known_.push_back(source.value && source.read ? source.value->evaluate() : Known{});
-    }
-    for (const Operand& operand : operands_) views_.push_back(view(operand));
-    group_variables();
+  [[nodiscard]] Results results() const {
     switch (rule_.kind) {
       case Kind::kNone:
         return {};
@@ -72,134 +49,22 @@ class BoundsRun {
       case Kind::kUnimodal:
         return at_corners({Point::kLow, Point::kZero, Point::kHigh});
       case Kind::kPointwise:
-        return at_corners(has_twins_ ? Points{Point::kLow, Point::kZero, Point::kHigh}
-                                     : Points{Point::kLow, Point::kHigh});
+        return at_corners(run_.has_twins() ? Points{Point::kLow, Point::kZero, Point::kHigh}
+                                           : Points{Point::kLow, Point::kHigh});
     }
     return {};
   }
 
  private:
-  using Results = std::vector<Known>;
-  using Points = std::vector<Point>;
-
-  // Types that can be compared; and whether every element gets an interval of its own.
-  bool fits() {
-    for (const Operand& operand : operands_) {
-      if (operand.source < 0 && !operand.host.defined()) continue;
-      if (!has_bounds(operand.layout.dtype.toScalarType())) return false;
-      elementwise_ &= elements(operand.layout) <= kElements;
-    }
-    for (const Slot& slot : computation_.slots()) {
-      if (!has_bounds(slot.dtype)) return false;
-      elementwise_ &= storage_elements(slot) <= kElements;
-    }
-    return true;
-  }
-
-  static std::int64_t storage_elements(const Slot& slot) {
-    return static_cast<std::int64_t>(slot.bytes / c10::elementSize(slot.dtype));
-  }
-
-  [[nodiscard]] Bounds view(const Operand& operand) const {
-    const c10::ScalarType dtype = operand.layout.dtype.toScalarType();
-    Bounds bounds;
-    if (operand.source < 0) {
-      if (!operand.host.defined()) return bounds;
-      bounds = fixed_bounds(operand.host);
-    } else {
-      const auto source = static_cast<std::size_t>(operand.source);
-      const Source& from = computation_.sources()[source];
-      const bool other_type = known_[source].bounds && from.value->dtype() != dtype;
-      bounds = other_type ? unknown_bounds(dtype) : view(known_[source], operand.layout);
-    }
-    return elementwise_ ? bounds : hull(bounds, dtype);
-  }
-
-  static Bounds view(const Known& known, const Layout& layout) {
-    const c10::ScalarType dtype = layout.dtype.toScalarType();
-    if (known.bytes) {
-      return fixed_bounds(
-          host_view(known.bytes, layout.dtype, layout.sizes, layout.strides, layout.offset));
-    }
-    if (!known.bounds) return unknown_bounds(dtype);
-    if (known.bounds->is_uniform()) return *known.bounds;
-    return known.bounds->map([&](const at::Tensor& flat) {
-      return flat.as_strided(layout.sizes, layout.strides, layout.offset);
-    });
-  }
-
-  // Operands that are the same tensor vary together: x <= x.
-  void group_variables() {
-    variable_of_.assign(operands_.size(), -1);
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!views_[i].low.defined() || operands_[i].only_written || views_[i].is_fixed()) continue;
-      for (std::size_t j = 0; j < i && variable_of_[i] < 0; ++j) {
-        if (variable_of_[j] < 0 || operands_[j].source != operands_[i].source) continue;
-        if (!same_layout(operands_[i].layout, operands_[j].layout)) continue;
-        variable_of_[i] = variable_of_[j];
-        has_twins_ = true;
-      }
-      if (variable_of_[i] < 0) variable_of_[i] = static_cast<int>(variables_++);
-    }
-  }
-
-  [[nodiscard]] bool is_selector(const Operand& operand) const {
-    return (rule_.selectors >> operand.argument & 1) != 0;
-  }
-
-  // `dims`: with as many dimensions as the operand has.
-  [[nodiscard]] at::Tensor stand_in(std::size_t number, Point point, bool dims) const {
-    const Operand& operand = operands_[number];
-    const Bounds& bounds = views_[number];
-    if (!bounds.low.defined()) return {};
-    if (operand.only_written) return at::empty({0}, at::kDouble);
-    at::Tensor numbers = at_point(bounds, point);
-    if (numbers.dim() == 0 && elementwise_) numbers = numbers.expand(operand.layout.sizes);
-    if (numbers.dim() == 0 && dims) {
-      numbers = numbers.expand(std::vector<std::int64_t>(operand.layout.sizes.size(), 1));
-    }
-    const c10::ScalarType dtype = operand.layout.dtype.toScalarType();
-    if (is_selector(operand)) return numbers.to(dtype);
-    if (dtype == at::kBool) return numbers.ne(0);
-    return numbers.clone(at::MemoryFormat::Contiguous);  // the op may write to it
-  }
-
-  [[nodiscard]] Numbers call(const std::vector<Point>& points, bool dims = false) const {
-    std::vector<at::Tensor> stand_ins;
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      stand_ins.push_back(stand_in(i, points[i], dims));
-    }
-    const torch::jit::Stack results = computation_.call(stand_ins, false);
-    Numbers numbers;
-    for (const Slot& slot : computation_.slots()) {
-      for (const Part& part : slot.parts) {
-        numbers.push_back(result_of(part, stand_ins, results).to(at::kDouble));
-      }
-    }
-    return numbers;
-  }
-
-  static at::Tensor result_of(const Part& part, const std::vector<at::Tensor>& stand_ins,
-                              const torch::jit::Stack& results) {
-    if (part.operand >= 0) return stand_ins[static_cast<std::size_t>(part.operand)];
-    const c10::IValue& value = results[static_cast<std::size_t>(part.result)];
-    if (part.item < 0) return value.toTensor();
-    return value.toListRef()[static_cast<std::size_t>(part.item)].toTensor();
-  }
-
-  [[nodiscard]] Numbers call_all(Point point, bool dims = false) const {
-    return call(Points(operands_.size(), point), dims);
-  }
-
   // Every combination of the variables' points.
   [[nodiscard]] Results at_corners(const Points& points) const {
-    if (variables_ > kVariables) return {};
+    if (run_.variables() > kVariables) return {};
     std::size_t combinations = 1;
-    for (std::size_t i = 0; i < variables_; ++i) combinations *= points.size();
+    for (std::size_t i = 0; i < run_.variables(); ++i) combinations *= points.size();
     Numbers low;
     Numbers high;
     for (std::size_t number = 0; number < combinations; ++number) {
-      const Numbers found = call(corner(number, points));
+      const Numbers found = run_.call(corner(number, points));
       if (low.empty()) {
         low = high = found;
         continue;
@@ -209,12 +74,12 @@ class BoundsRun {
         high[i] = at::maximum(high[i], found[i]);
       }
     }
-    Numbers guess = variables_ == 0 ? low : call_all(Point::kGuess);
-    if (variables_ > 1 && is_difference()) {
+    Numbers guess = run_.variables() == 0 ? low : run_.call_all(Point::kGuess);
+    if (run_.variables() > 1 && is_difference()) {
       for (std::size_t i = 0; i < guess.size(); ++i)
         guess[i] = different(low[i], guess[i], high[i]);
     }
-    return stored(low, guess, high);
+    return run_.stored(low, guess, high);
   }
 
   [[nodiscard]] bool is_difference() const {
@@ -232,9 +97,9 @@ class BoundsRun {
   [[nodiscard]] Points corner(std::size_t number, const Points& points) const {
     Points chosen(operands_.size(), Point::kLow);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (variable_of_[i] < 0) continue;
+      if (run_.variable_of(i) < 0) continue;
       std::size_t digit = number;
-      for (int skip = 0; skip < variable_of_[i]; ++skip) digit /= points.size();
+      for (int skip = 0; skip < run_.variable_of(i); ++skip) digit /= points.size();
       chosen[i] = points[digit % points.size()];
     }
     return chosen;
@@ -242,7 +107,7 @@ class BoundsRun {
 
   [[nodiscard]] const Bounds& divisor() const {
     for (std::size_t i = operands_.size(); i-- > 0;) {
-      if (views_[i].low.defined() && !operands_[i].only_written) return views_[i];
+      if (run_.is_read(i)) return views_[i];
     }
     return views_[0];
   }
@@ -262,7 +127,8 @@ class BoundsRun {
       if (scalar.isComplex()) return {};
       other = fixed_bounds(at::scalar_tensor(scalar, at::kDouble));
     }
-    const bool twins = has_twins_ && variable_of_.size() > 1 && variable_of_[0] == variable_of_[1];
+    const bool twins =
+        run_.has_twins() && operands_.size() > 1 && run_.variable_of(0) == run_.variable_of(1);
     const at::Tensor fixed = one.low.eq(one.high).logical_and(other.low.eq(other.high));
     at::Tensor must = fixed.logical_and(one.low.eq(other.low));
     at::Tensor may = one.low.le(other.high).logical_and(other.low.le(one.high));
@@ -270,9 +136,9 @@ class BoundsRun {
     const at::Tensor guess =
         must.logical_or(one_of_two(one).logical_and(one.guess.eq(other.guess)).logical_and(may));
     if (rule_.kind == Kind::kUnequal) {
-      return stored({may.logical_not()}, {guess.logical_not()}, {must.logical_not()});
+      return run_.stored({may.logical_not()}, {guess.logical_not()}, {must.logical_not()});
     }
-    return stored({must}, {guess}, {may});
+    return run_.stored({must}, {guess}, {may});
   }
 
   static at::Tensor one_of_two(const Bounds& bounds) {
@@ -297,9 +163,9 @@ class BoundsRun {
     const std::vector<at::Tensor> all = {
         at(Point::kLow, Point::kLow), at(Point::kLow, Point::kHigh), at(Point::kHigh, Point::kLow),
         at(Point::kHigh, Point::kHigh)};
-    return stored({at::minimum(at::minimum(all[0], all[1]), at::minimum(all[2], all[3]))},
-                  {at(Point::kGuess, Point::kGuess)},
-                  {at::maximum(at::maximum(all[0], all[1]), at::maximum(all[2], all[3]))});
+    return run_.stored({at::minimum(at::minimum(all[0], all[1]), at::minimum(all[2], all[3]))},
+                       {at(Point::kGuess, Point::kGuess)},
+                       {at::maximum(at::maximum(all[0], all[1]), at::maximum(all[2], all[3]))});
   }
 
   // Of other numbers one thing is known: zero takes all bits away.
@@ -310,7 +176,7 @@ class BoundsRun {
     const auto or_none = [&](const at::Tensor& numbers) {
       return at::where(none, at::zeros_like(numbers), numbers);
     };
-    return stored({or_none(rest.low)}, {or_none(rest.guess)}, {or_none(rest.high)});
+    return run_.stored({or_none(rest.low)}, {or_none(rest.guess)}, {or_none(rest.high)});
   }
 
   static at::Tensor is_zero(const Bounds& bounds) {
@@ -341,23 +207,22 @@ class BoundsRun {
   [[nodiscard]] Results converted() const {
     const Bounds as_is = convert(views_[1], operands_[1].layout.dtype.toScalarType(),
                                  operands_[0].layout.dtype.toScalarType());
-    return stored({as_is.low}, {as_is.guess}, {as_is.high});
+    return run_.stored({as_is.low}, {as_is.guess}, {as_is.high});
   }
 
   [[nodiscard]] Results moved() const {
     bool selected = true;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (views_[i].low.defined() && is_selector(operands_[i])) selected &= views_[i].is_fixed();
+      if (views_[i].low.defined() && run_.is_selector(i)) selected &= views_[i].is_fixed();
     }
-    if (elementwise_ && selected) {
-      return stored(call_all(Point::kLow), call_all(Point::kGuess), call_all(Point::kHigh));
+    if (run_.elementwise() && selected) {
+      return run_.stored(run_.call_all(Point::kLow), run_.call_all(Point::kGuess),
+                         run_.call_all(Point::kHigh));
     }
     if (rule_.adds) return {};
     std::optional<Bounds> all;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!views_[i].low.defined() || is_selector(operands_[i]) || operands_[i].only_written) {
-        continue;
-      }
+      if (!run_.is_read(i) || run_.is_selector(i)) continue;
       const c10::ScalarType dtype = operands_[i].layout.dtype.toScalarType();
       all = all ? hull(*all, views_[i], dtype) : hull(views_[i], dtype);
     }
@@ -366,21 +231,22 @@ class BoundsRun {
   }
 
   [[nodiscard]] Results reduced() const {
-    if (elementwise_) {
-      return stored(call_all(Point::kLow), call_all(Point::kGuess), call_all(Point::kHigh));
+    if (run_.elementwise()) {
+      return run_.stored(run_.call_all(Point::kLow), run_.call_all(Point::kGuess),
+                         run_.call_all(Point::kHigh));
     }
-    Numbers low = call_all(Point::kLow, true);
-    Numbers guess = call_all(Point::kGuess, true);
-    Numbers high = call_all(Point::kHigh, true);
+    Numbers low = run_.call_all(Point::kLow, true);
+    Numbers guess = run_.call_all(Point::kGuess, true);
+    Numbers high = run_.call_all(Point::kHigh, true);
     if (rule_.kind == Kind::kReduceSum) {
       const double count = summed();
       low[0] = at::minimum(low[0], low[0] * count);
       guess[0] = guess[0] * count;
       high[0] = at::maximum(high[0], high[0] * count);
       const bool all_alike = computation_.info().name.text != "aten::cumsum";
-      if (all_alike && variables_ == 0) low[0] = high[0] = guess[0];
+      if (all_alike && run_.variables() == 0) low[0] = high[0] = guess[0];
     }
-    return stored(low, guess, high);
+    return run_.stored(low, guess, high);
   }
 
   // How many elements make one of the result.
@@ -391,74 +257,18 @@ class BoundsRun {
     return read / static_cast<double>(std::max<std::int64_t>(elements(part.layout), 1));
   }
 
-  [[nodiscard]] Results stored(const Numbers& low, const Numbers& guess,
-                               const Numbers& high) const {
-    Results results;
-    std::size_t number = 0;
-    for (const Slot& slot : computation_.slots()) {
-      std::optional<Bounds> bounds;
-      for (const Part& part : slot.parts) {
-        const bool is_there = number < low.size();
-        if (is_there) {
-          const auto same = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
-          bounds =
-              put(slot, part, bounds,
-                  fit({same(low[number]), same(guess[number]), same(high[number])}, slot.dtype));
-        }
-        ++number;
-      }
-      results.push_back({{}, bounds});
-    }
-    return results;
-  }
-
-  // `part` with these bounds, and the rest of the storage as it was.
-  [[nodiscard]] Bounds put(const Slot& slot, const Part& part, const std::optional<Bounds>& before,
-                           const Bounds& bounds) const {
-    if (!elementwise_) return put_uniform(slot, part, before, bounds);
-    const std::int64_t size = storage_elements(slot);
-    const Bounds rest = before ? *before : rest_of(slot);
-    const auto write = [&](const at::Tensor& flat, const at::Tensor& numbers) {
-      at::Tensor all = flat.dim() == 0 ? flat.expand({size}).clone() : flat.clone();
-      all.as_strided(part.layout.sizes, part.layout.strides, part.layout.offset).copy_(numbers);
-      return all;
-    };
-    return {write(rest.low, bounds.low), write(rest.guess, bounds.guess),
-            write(rest.high, bounds.high)};
-  }
-
-  [[nodiscard]] Bounds put_uniform(const Slot& slot, const Part& part,
-                                   const std::optional<Bounds>& before,
-                                   const Bounds& bounds) const {
-    const Bounds alike = bounds.map([](const at::Tensor& numbers) { return numbers.reshape({}); });
-    if (before) return hull(*before, alike, slot.dtype);
-    const bool covers = elements(part.layout) == storage_elements(slot);
-    return slot.source < 0 || covers ? alike : hull(rest_of(slot), alike, slot.dtype);
-  }
-
-  // The whole storage as it was before the op.
-  [[nodiscard]] Bounds rest_of(const Slot& slot) const {
-    if (slot.source < 0) return unknown_bounds(slot.dtype);
-    const std::int64_t size = storage_elements(slot);
-    Layout whole{c10::scalarTypeToTypeMeta(slot.dtype), {size}, {1}, 0};
-    return view(known_[static_cast<std::size_t>(slot.source)], whole);
-  }
-
+  const BoundsRun& run_;
   const Computation& computation_;
   const ValueRule& rule_;
   const std::vector<Operand>& operands_;
-  bool elementwise_ = true;
-  bool has_twins_ = false;
-  std::size_t variables_ = 0;
-  std::vector<Known> known_;
-  std::vector<Bounds> views_;
-  std::vector<int> variable_of_;  // of each operand; -1: it is known
+  const std::vector<Bounds>& views_;
 };
 
 }  // namespace
 
 std::vector<Known> compute_bounds(const Computation& computation) {
-  return BoundsRun(computation).run();
+  BoundsRun run(computation);
+  return run.look() ? Rules(run).results() : Results{};
 }
 
 }  // namespace peakline::vgpu

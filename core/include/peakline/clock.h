@@ -37,11 +37,11 @@ struct Timing {
 
 Timing operator-(const Timing& later, const Timing& earlier) noexcept;
 
-// What the host does for an op.
+// From where an op is called: the host's work for it differs.
 enum class Issue : std::uint8_t {
-  kForward,   // called from the program
-  kBackward,  // called by autograd
-  kView,      // starts nothing
+  kForward,     // from the program, and autograd records it
+  kBackward,    // by autograd
+  kUnrecorded,  // from the program where autograd records nothing: in optimizers mostly
 };
 
 // The clock of one process with its GPUs. Not thread-safe.

@@ -5,8 +5,9 @@
 namespace peakline {
 namespace {
 
-// Of an op that a module calls and autograd records: one that does less.
-constexpr double kViewShare = 0.3;
+// The host's work for an op that autograd does not record, or that starts no kernel (a view), as a
+// share of the work for one that a module calls and autograd records.
+constexpr double kLightShare = 0.3;
 // Intervals are summed up in batches.
 constexpr std::size_t kBatch = 4096;
 
@@ -104,7 +105,7 @@ void Clock::host(double us) {
 
 void Clock::op(Stream stream, const OpTime& time, Issue issue) {
   double us = issue == Issue::kBackward ? rates_.host_backward_us : rates_.host_op_us;
-  if (issue == Issue::kView || time.kernels == 0) us *= kViewShare;
+  if (issue == Issue::kUnrecorded || time.kernels == 0) us *= kLightShare;
   host(us + std::max(0, time.kernels - 1) * rates_.host_launch_us);
   ++sums_.ops;
   if (time.kernels > 0) place(stream, time, Engine::kKernels);

@@ -1,4 +1,4 @@
-#include "vgpu/values/rules.h"
+#include "vgpu/values/value_rules.h"
 
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
