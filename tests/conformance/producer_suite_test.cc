@@ -11,6 +11,7 @@
 
 #include "capture/allocator_watch.h"
 #include "capture/assembler.h"
+#include "import_support.h"
 
 namespace peakline::testing {
 namespace {
@@ -71,7 +72,7 @@ std::string_view action_name(AllocatorEntry::Action action) {
   return kNames[static_cast<std::size_t>(action)];
 }
 
-Produced import_run(const ProducedRun& run) {
+Produced csv_run(const ProducedRun& run) {
   Produced produced;
   std::string csv = "action,addr,size,stream\n";
   LimitedAllocator allocator(run, [&](const AllocatorEntry& entry) {
@@ -89,9 +90,61 @@ Produced import_run(const ProducedRun& run) {
   return produced;
 }
 
-INSTANTIATE_TEST_SUITE_P(Producers, ProducerSuite,
-                         ::testing::Values(Producer{"capture", capture_run},
-                                           Producer{"import", import_run, false, false}),
+// Each call of the program is a line of its own, so that call stacks tell what segments were given
+// back for.
+class LineByLine final : public LimitedAllocator {
+ public:
+  using LimitedAllocator::LimitedAllocator;
+  bool allocate(std::uint64_t handle, std::uint64_t size, std::uint32_t stream) override {
+    ++line;
+    return LimitedAllocator::allocate(handle, size, stream);
+  }
+  void empty_cache() override {
+    ++line;
+    LimitedAllocator::empty_cache();
+  }
+  std::int64_t line = 0;
+};
+
+Produced snapshot_run(const ProducedRun& run) {
+  Produced produced;
+  PickleWriter pickle;
+  pickle.dict().text("segments").list().end_list();
+  pickle.text("allocator_settings")
+      .dict()
+      .text("PYTORCH_CUDA_ALLOC_CONF")
+      .text(run.conf)
+      .end_dict();
+  pickle.text("device_traces").list().list();
+  std::int64_t time = 0;
+  LineByLine* program = nullptr;
+  LineByLine allocator(run, [&](const AllocatorEntry& entry) {
+    pickle.entry(action_name(entry.action), static_cast<std::int64_t>(entry.address),
+                 static_cast<std::int64_t>(entry.size), ++time, program->line, entry.stream);
+  });
+  program = &allocator;
+  allocator.run(run);
+  const std::string snapshot = pickle.end_list().end_list().end_dict().done();
+  TraceWriter writer(make_memory_sink(produced.recording));
+  const auto sink = make_writer_sink(writer);
+  const Result<ImportedCounts> counts = import_snapshot(
+      [&]() -> Result<std::unique_ptr<Source>> { return source_of(snapshot); }, *sink);
+  EXPECT_TRUE(counts.ok()) << counts.status().message();
+  EXPECT_TRUE(writer.close().ok());
+  produced.stats = allocator.stats();
+  return produced;
+}
+
+const Producer kCapture{"capture", capture_run};
+const Producer kCsv{.name = "csv",
+                    .produce = csv_run,
+                    .keeps_conf = false,
+                    .keeps_limit = false,
+                    .keeps_retries = false};
+const Producer kSnapshot{
+    .name = "snapshot", .produce = snapshot_run, .keeps_limit = false, .tells_garbage = false};
+
+INSTANTIATE_TEST_SUITE_P(Producers, ProducerSuite, ::testing::Values(kCapture, kCsv, kSnapshot),
                          [](const auto& producer) { return producer.param.name; });
 
 // What the observers hand over, one of each.

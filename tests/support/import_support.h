@@ -90,10 +90,10 @@ class PickleWriter {
 
   // `line`: of train.py, where the program was; 0: no frames.
   PickleWriter& entry(std::string_view action, std::int64_t address, std::int64_t size,
-                      std::int64_t time = 0, std::int64_t line = 0) {
+                      std::int64_t time = 0, std::int64_t line = 0, std::int64_t stream = 0) {
     dict();
     text("action").text(action).text("addr").number(address).text("size").number(size);
-    text("stream").number(0).text("time_us").number(time);
+    text("stream").number(stream).text("time_us").number(time);
     if (line != 0) {
       text("frames").list().dict().text("filename").text("train.py").text("line").number(line);
       text("name").text("step").end_dict().end_list();
