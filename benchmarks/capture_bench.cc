@@ -162,7 +162,7 @@ class Steps {
 void BM_WriteRepeatedSteps(benchmark::State& state) {
   TraceWriter writer(std::make_unique<NullSink>(), {}, {});
   Assembler assembler(writer, 0);
-  StepTape tape([&](const RawEvent& raw) { assembler.on(raw); }, [](const ExpectedAllocs*) {});
+  StepTape tape(assembler, [](const ExpectedAllocs*) {});
   Steps steps(24);
   for (int i = 0; i < 3; ++i) {
     for (const RawEvent& raw : steps.next(true)) tape.on(raw);

@@ -52,7 +52,7 @@ void Assembler::on_memory(const RawEvent& raw) {
     case RawKind::kAllocEstimate:
       return alloc(raw);
     case RawKind::kAdopt:
-      if (device(raw).blocks.find(raw.address) == nullptr) alloc(raw);
+      if (find(raw) == nullptr) alloc(raw);
       return;
     case RawKind::kFree:
       return free(raw);
@@ -124,8 +124,7 @@ void Assembler::alloc(const RawEvent& raw) {
   if (const LiveBlock* old = where.blocks.find(raw.address); old != nullptr) {
     // Its free happened out of sight.
     emit(raw.thread, Free{old->block});
-    where.total -= old->bytes;
-    where.blocks.erase(old);
+    where.blocks.remove(*old);
     lost_.count(Loss::kUnseenFree);
   }
   LiveBlock block;
@@ -133,8 +132,7 @@ void Assembler::alloc(const RawEvent& raw) {
   block.bytes = static_cast<std::int64_t>(raw.size);
   block.block = BlockId(++last_block_);
   block.made_by_model = modules_.running(raw.thread);
-  where.blocks.insert(block);
-  where.total += block.bytes;
+  where.blocks.add(block);
   where.estimated = raw.kind == RawKind::kAllocEstimate ? raw.address : 0;
   emit(raw.thread,
        Alloc{block.block, Bytes(block.bytes), Bytes(static_cast<std::int64_t>(raw.extra)),
@@ -146,9 +144,8 @@ void Assembler::free(const RawEvent& raw) {
   const LiveBlock* block = where.blocks.find(raw.address);
   if (block == nullptr) return free_foreign(raw, where);
   emit(raw.thread, Free{block->block});
-  where.total -= block->bytes;
   where.freed = {raw.address, block->block};
-  where.blocks.erase(block);
+  where.blocks.remove(*block);
 }
 
 void Assembler::free_waits(const RawEvent& raw) {
@@ -172,7 +169,6 @@ void Assembler::free_foreign(const RawEvent& raw, Device& where) {
   const std::int64_t bytes = static_cast<std::int64_t>(raw.size);
   if (bytes == 0 || where.foreign_bytes < bytes) return lost_.count(Loss::kUnknownBlock);
   where.foreign_bytes -= bytes;
-  where.total -= bytes;
   emit(raw.thread, Resize{where.foreign, Bytes(where.foreign_bytes)});
 }
 
@@ -181,7 +177,6 @@ void Assembler::foreign(const RawEvent& raw) {
   if (where.foreign_bytes > 0 || raw.size == 0) return;
   where.foreign = BlockId(++last_block_);
   where.foreign_bytes = static_cast<std::int64_t>(raw.size);
-  where.total += where.foreign_bytes;
   const Bytes bytes(where.foreign_bytes);
   emit(raw.thread, Alloc{where.foreign, bytes, bytes, Address{}, StreamId{}, DeviceId(raw.device)});
   emit(raw.thread, Label{where.foreign, category::kOther, ModuleId{}, NameId{}});
@@ -197,15 +192,14 @@ void Assembler::resize(const RawEvent& raw) {
 void Assembler::set_size(std::uint16_t thread, Device& where, LiveBlock& block,
                          std::int64_t bytes) {
   if (block.bytes == bytes) return;
-  where.total += bytes - block.bytes;
-  block.bytes = bytes;
+  where.blocks.update(block, [bytes](LiveBlock& changed) { changed.bytes = bytes; });
   emit(thread, Resize{block.block, Bytes(bytes)});
 }
 
 // The allocator may have given an estimated block more than it had to: then its total says so.
 void Assembler::total(const RawEvent& raw) {
   Device& where = device(raw);
-  const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total;
+  const std::int64_t missing = static_cast<std::int64_t>(raw.size) - where.total();
   LiveBlock* block = where.estimated == 0 ? nullptr : where.blocks.find(where.estimated);
   where.estimated = 0;
   if (missing == 0) return;
@@ -217,7 +211,7 @@ void Assembler::total(const RawEvent& raw) {
 }
 
 void Assembler::label(const RawEvent& raw) {
-  LiveBlock* block = device(raw).blocks.find(raw.address);
+  LiveBlock* block = find(raw);
   if (block == nullptr) return;
   const CategoryId wanted(static_cast<CategoryId::rep>(raw.id));
   if (block->category == wanted && block->owner == raw.size) return;
@@ -229,9 +223,9 @@ void Assembler::label(const RawEvent& raw) {
 }
 
 void Assembler::sureness(const RawEvent& raw) {
-  const LiveBlock* block = device(raw).blocks.find(raw.address);
-  if (block == nullptr) return;
-  emit(raw.thread, Sureness{block->block, static_cast<Certainty>(raw.id)});
+  if (const LiveBlock* block = find(raw)) {
+    emit(raw.thread, Sureness{block->block, static_cast<Certainty>(raw.id)});
+  }
 }
 
 // What is passed to a model may also be a parameter, a gradient, or another model's output.

@@ -10,29 +10,24 @@
 #include <peakline/ids.h>
 #include <peakline/trace.h>
 
-#include "capture/address_map.h"
+#include "capture/block_book.h"
 #include "capture/clock.h"
+#include "capture/live_block.h"
 #include "capture/module_tracker.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
 
-struct LiveBlock {
-  std::uint64_t address = 0;
-  std::uint64_t owner = 0;  // as in the last label
-  std::int64_t bytes = 0;
-  BlockId block;
-  CategoryId category;
-  bool made_by_model = false;
-};
-
 // Gives blocks their ids, follows modules into backward, and writes events in order.
 // Used by one thread. `writer` outlives it.
-class Assembler : private ModuleTracker::Output {
+class Assembler final : public RawEventOutput, private ModuleTracker::Output {
  public:
   Assembler(TraceWriter& writer, std::uint8_t host_device);
 
-  void on(const RawEvent& raw);
+  void on(const RawEvent& raw) override;
+  [[nodiscard]] LiveBlock* find(const RawEvent& raw) override {
+    return device(raw).blocks.find(raw.address);
+  }
   // Closes what is open and writes what was lost.
   void finish();
 
@@ -42,11 +37,13 @@ class Assembler : private ModuleTracker::Output {
     BlockId block;
   };
   struct Device {
-    AddressMap<LiveBlock> blocks;
-    std::int64_t total = 0;
+    BlockBook<LiveBlock, TotalBytes> blocks;
     std::uint64_t estimated = 0;  // address of the last block whose size is not certain
     BlockId foreign;              // what was alive before and is known only as a sum
     std::int64_t foreign_bytes = 0;
+    [[nodiscard]] std::int64_t total() const noexcept {
+      return blocks.counts.total + foreign_bytes;
+    }
     Freed freed;                                         // the last one
     std::unordered_map<std::uint64_t, BlockId> waiting;  // freed, not completed, by address
   };

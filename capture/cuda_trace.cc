@@ -123,9 +123,7 @@ void on_entry(const Entry& entry) {
 
 }  // namespace
 
-bool CudaTrace::available() noexcept { return true; }
-
-void CudaTrace::start(Devices& devices) {
+bool CudaTrace::start(Devices& devices) {
   // Counting devices would start CUDA, which a program that forks may not want.
   const bool running = caching::get()->initialized();
   const std::size_t used = running ? static_cast<std::size_t>(c10::cuda::device_count()) : 0;
@@ -137,6 +135,7 @@ void CudaTrace::start(Devices& devices) {
   set_settle(&settle);
   g_devices.store(&devices, std::memory_order_release);
   attach();
+  return true;
 }
 
 void CudaTrace::finish(Recorder& recorder, int device) {

@@ -13,9 +13,8 @@ namespace peakline::capture {
 // and stop. Without CUDA's headers all of this does nothing.
 class CudaTrace {
  public:
-  [[nodiscard]] static bool available() noexcept;
-
-  static void start(Devices& devices);
+  // False where it could not be built in.
+  static bool start(Devices& devices);
   // Writes what is still open on a device. Nothing happens there at the same time.
   static void finish(Recorder& recorder, int device);
   static void stop();

@@ -87,7 +87,8 @@ constexpr auto kDevice = [](const Wants& wants) { return wants.device_memory; };
 
 // Those who listen to one thread. torch casts what is in the profiler's place to ProfilerStateBase,
 // so it has to be one. In that place it is only while somebody wants devices' memory.
-class ListenerScope final : public profiler::ProfilerStateBase {
+class ListenerScope final : public profiler::ProfilerStateBase,
+                            public std::enable_shared_from_this<ListenerScope> {
  public:
   ListenerScope()
       : ProfilerStateBase(profiler::ProfilerConfig(profiler::ProfilerState::CPU,
@@ -98,9 +99,8 @@ class ListenerScope final : public profiler::ProfilerStateBase {
     return static_cast<ListenerScope*>(ThreadLocalDebugInfo::get(kOurPlace));
   }
   static std::shared_ptr<ListenerScope> here_or_new() {
-    if (here() != nullptr) return here()->shared_from_here();
+    if (here() != nullptr) return here()->shared_from_this();
     auto scope = std::make_shared<ListenerScope>();
-    scope->self_ = scope;
     ThreadLocalDebugInfo::_push(kOurPlace, scope);
     return scope;
   }
@@ -110,7 +110,7 @@ class ListenerScope final : public profiler::ProfilerStateBase {
   void take_profilers_place() {
     if (in_profilers_place()) return;
     below_ = static_cast<c10::MemoryReportingInfoBase*>(ThreadLocalDebugInfo::get(kProfilerPlace));
-    ThreadLocalDebugInfo::_push(kProfilerPlace, shared_from_here());
+    ThreadLocalDebugInfo::_push(kProfilerPlace, shared_from_this());
   }
   // torch takes places away only in the order in which they were taken. One that somebody else's lies
   // above stays, does no harm, and is used again.
@@ -158,7 +158,6 @@ class ListenerScope final : public profiler::ProfilerStateBase {
   [[nodiscard]] bool in_profilers_place() const noexcept {
     return ThreadLocalDebugInfo::get(kProfilerPlace) == this;
   }
-  [[nodiscard]] std::shared_ptr<ListenerScope> shared_from_here() const { return self_.lock(); }
   static void pop(c10::DebugInfoKind kind) noexcept {
     try {
       ThreadLocalDebugInfo::_pop(kind);
@@ -167,7 +166,6 @@ class ListenerScope final : public profiler::ProfilerStateBase {
   }
 
   Entries entries_;
-  std::weak_ptr<ListenerScope> self_;
   // What held the profiler's place before and still gets its reports; the chain keeps it alive.
   c10::MemoryReportingInfoBase* below_ = nullptr;
 };

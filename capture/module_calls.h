@@ -12,9 +12,9 @@
 #include <functional>
 #include <vector>
 
+#include <peakline/address_map.h>
 #include <peakline/ids.h>
 
-#include "capture/address_map.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {

@@ -3,8 +3,7 @@
 
 namespace peakline::capture {
 
-bool CudaTrace::available() noexcept { return false; }
-void CudaTrace::start(Devices&) {}
+bool CudaTrace::start(Devices&) { return false; }
 void CudaTrace::finish(Recorder&, int) {}
 void CudaTrace::stop() {}
 void CudaTrace::attach() {}

@@ -91,10 +91,9 @@ void Recorder::after_fork(bool in_child) {
 void Recorder::write_loop() {
   pthread_setname_np(pthread_self(), "peakline");
   Assembler assembler(*writer_, host().raw());
-  StepTape tape([&](const RawEvent& raw) { assembler.on(raw); },
-                [this](const ExpectedAllocs* allocs) {
-                  if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
-                });
+  StepTape tape(assembler, [this](const ExpectedAllocs* allocs) {
+    if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
+  });
   auto flushed = std::chrono::steady_clock::now();
   for (;;) {
     const bool last = stopping_.load(std::memory_order_acquire);
@@ -155,16 +154,6 @@ Status Recorder::stop() {
 void Recorder::info(std::string key, std::string value) {
   const std::lock_guard guard(info_mutex_);
   late_info_[std::move(key)] = std::move(value);
-}
-
-void Recorder::alloc(DeviceId device, std::uint64_t address, std::uint64_t bytes,
-                     std::uint64_t requested, std::uint32_t stream) noexcept {
-  push({.address = address,
-        .size = bytes,
-        .extra = requested,
-        .id = stream,
-        .kind = RawKind::kAlloc,
-        .device = device.raw()});
 }
 
 void Recorder::free(DeviceId device, std::uint64_t address, std::uint64_t bytes) noexcept {

@@ -63,10 +63,7 @@ class Recorder {
     queue_.push_all(serial_, events);
   }
 
-  void op_begin(OpId op) noexcept { push({.id = op.raw(), .kind = RawKind::kOpBegin}); }
   void op_end() noexcept { push({.kind = RawKind::kOpEnd}); }
-  void alloc(DeviceId device, std::uint64_t address, std::uint64_t bytes, std::uint64_t requested,
-             std::uint32_t stream = 0) noexcept;
   void free(DeviceId device, std::uint64_t address, std::uint64_t bytes) noexcept;
   void label(DeviceId device, std::uint64_t address, CategoryId category, ModuleId module,
              NameId name) noexcept;

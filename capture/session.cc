@@ -1,5 +1,8 @@
 #include "capture/session.h"
 
+#include <c10/util/Exception.h>
+
+#include "capture/cuda_reports.h"
 #include "capture/cuda_trace.h"
 #include "capture/fake_storage.h"
 
@@ -44,16 +47,23 @@ Status Session::watch() {
   Result<std::unique_ptr<HostAllocatorObserver>> host = HostAllocatorObserver::install();
   if (!host.ok()) return host.status();
   host_ = std::move(*host);
-  if (options_.cuda) {
-    Result<std::unique_ptr<CudaObserver>> cuda =
-        CudaObserver::start(recorder_, devices_, options_.cuda_trace);
-    if (!cuda.ok()) return cuda.status();
-    cuda_ = std::move(*cuda);
-  }
+  if (options_.cuda) PEAKLINE_RETURN_IF_ERROR(watch_cuda());
   ops_ = std::make_unique<OpObserver>(options_.ops);
   AllocGate::expect(nullptr);
   if (options_.repeats) recorder_.repeat_steps(&AllocGate::expect);
   g_recorder.store(&recorder_, std::memory_order_release);
+  return {};
+}
+
+// The allocator's trace comes from all threads and is in nobody's way; its reports to the profiler
+// are second best.
+Status Session::watch_cuda() {
+  if (options_.cuda_trace && CudaTrace::start(devices_)) return {};
+  try {
+    cuda_reports_.emplace(make_cuda_reports(recorder_, devices_), Wants{.device_memory = true});
+  } catch (const c10::Error& refused) {
+    return unsupported(refused.what_without_backtrace());
+  }
   return {};
 }
 
@@ -63,7 +73,8 @@ Status Session::stop() {
   g_session = nullptr;
   g_recorder.store(nullptr, std::memory_order_release);
   ops_.reset();
-  cuda_.reset();
+  CudaTrace::stop();
+  cuda_reports_.reset();
   host_.reset();
   modules_.detach();
   return recorder_.stop();
@@ -74,7 +85,12 @@ void Session::cuda_started() { CudaTrace::attach(); }
 void Session::block(int cuda_device, std::uint64_t address, std::uint64_t bytes,
                     std::uint64_t requested, std::uint64_t stream) {
   const DeviceId device = devices_.cuda(cuda_device);
-  recorder_.alloc(device, address, bytes, requested, CudaTrace::stream_number(stream));
+  recorder_.push({.address = address,
+                  .size = bytes,
+                  .extra = requested,
+                  .id = CudaTrace::stream_number(stream),
+                  .kind = RawKind::kAlloc,
+                  .device = device.raw()});
   recorder_.label(device, address, category::kOther, ModuleId{}, NameId{});
 }
 

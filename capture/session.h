@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <peakline/event.h>
@@ -13,10 +14,10 @@
 #include <peakline/trace.h>
 
 #include "capture/alloc_gate.h"
-#include "capture/cuda_observer.h"
 #include "capture/devices.h"
 #include "capture/host_allocator.h"
 #include "capture/labels.h"
+#include "capture/listeners.h"
 #include "capture/module_calls.h"
 #include "capture/op_observer.h"
 #include "capture/recorder.h"
@@ -85,6 +86,7 @@ class Session {
  private:
   Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
           ModuleCalls::Discover discover);
+  Status watch_cuda();
 
   Recorder& recorder_;  // lives for ever, as the devices do
   Devices& devices_;
@@ -93,7 +95,7 @@ class Session {
   ModuleCalls modules_;
   std::unique_ptr<HostAllocatorObserver> host_;
   std::unique_ptr<OpObserver> ops_;
-  std::unique_ptr<CudaObserver> cuda_;
+  std::optional<Listening> cuda_reports_;  // where the allocator has no trace
   bool stopped_ = false;
 };
 

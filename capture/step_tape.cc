@@ -32,7 +32,6 @@ void StepTape::on(const RawEvent& raw) {
   } else {
     watch(raw);
   }
-  if (raw.kind == RawKind::kFree) forget_block(raw);
   if (raw.kind == RawKind::kStepEnd) end_step(raw);
 }
 
@@ -68,22 +67,23 @@ bool StepTape::Item::operator==(const Item& other) const noexcept {
 StepTape::Item StepTape::item_of(const RawEvent& raw) const {
   Item item{.raw = raw};
   if (!item.is(RawKind::kFree)) return item;
-  const Origin* block = blocks_.find(block_key(raw));
+  const LiveBlock* block = out_.find(raw);
   if (block == nullptr || block->step != step_) return item;
   item.block = block->ordinal;
   item.maker = block->thread;
   return item;
 }
 
-void StepTape::note_block(const RawEvent& raw, Tape& tape) {
-  forget_block(raw);  // its free may have been out of sight
-  blocks_.insert(
-      {.address = block_key(raw), .step = step_, .ordinal = ++tape.allocs, .thread = raw.thread});
+// The event makes the block known, which then gets its number.
+void StepTape::put_alloc(const RawEvent& raw, Tape& tape) {
+  out_.on(raw);
+  ++tape.allocs;
   if (!too_long_) tape.addresses.push_back(raw.address);
-}
-
-void StepTape::forget_block(const RawEvent& raw) {
-  if (const Origin* block = blocks_.find(block_key(raw))) blocks_.erase(block);
+  LiveBlock* block = out_.find(raw);
+  if (block == nullptr) return;
+  block->thread = raw.thread;
+  block->ordinal = tape.allocs;
+  block->step = step_;
 }
 
 void StepTape::watch(const RawEvent& raw) {
@@ -95,21 +95,19 @@ void StepTape::watch(const RawEvent& raw) {
     if (is_milestone(raw.kind)) tape.in_walk = raw.kind == RawKind::kLabelWalk;
     too_long_ = too_long_ || tape.now.size() >= kLongestTape;
     if (!too_long_) tape.now.push_back(item_of(raw));
-    if (is_alloc(raw.kind)) note_block(raw, tape);
+    if (is_alloc(raw.kind)) return put_alloc(raw, tape);
   }
   if (raw.kind == RawKind::kLabel) watch_label(raw);
-  out_(raw);
+  out_.on(raw);
 }
 
 // What a walk says of a block that will come again in the next step.
 void StepTape::watch_label(const RawEvent& raw) {
   Tape& tape = tape_of(raw.thread);
-  Origin* block = blocks_.find(block_key(raw));
-  if (!tape.in_walk || too_long_ || block == nullptr) return;
-  const auto category = static_cast<std::uint8_t>(raw.id);
-  if (block->category == category && block->owner == raw.size) return;
-  block->category = category;
-  block->owner = raw.size;
+  if (!tape.in_walk || too_long_) return;
+  const LiveBlock* block = out_.find(raw);
+  if (block == nullptr || block->ordinal == 0) return;
+  if (block->category.raw() == raw.id && block->owner == raw.size) return;
   const std::uint64_t age = step_ - block->step;
   if (age > kOldestLabelled) return;
   tape.now.push_back({raw, block->ordinal, block->thread, static_cast<std::uint8_t>(age)});
@@ -122,7 +120,7 @@ void StepTape::repeat(const RawEvent& raw) {
   if (raw.kind == RawKind::kStepEnd) {
     for (Tape& tape : tapes_) end_tape(tape);
   }
-  out_(raw);
+  out_.on(raw);
 }
 
 // The next milestone on the tape must be this one. The ops that begin and end before it do so now.
@@ -137,15 +135,15 @@ void StepTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   tape.next = at + 1;
   if (is_module(raw.kind)) return repeat_module(raw, tape.before[at].raw);
   if (raw.kind == RawKind::kLabelWalk) return play_labels(tape, raw.ticks);
-  if (is_alloc(raw.kind)) note_block(raw, tape);
-  out_(raw);
+  if (is_alloc(raw.kind)) return put_alloc(raw, tape);
+  out_.on(raw);
 }
 
 // That a module runs inside a node is known while nodes are watched.
 void StepTape::repeat_module(RawEvent raw, const RawEvent& before) {
   moved_on_[raw.extra] = raw.address - before.address;
   raw.device = before.device;
-  out_(raw);
+  out_.on(raw);
 }
 
 // A free at its place on the tape says how far the thread's ops are. At another place it says
@@ -158,10 +156,10 @@ void StepTape::repeat_free(const RawEvent& raw, Tape& tape) {
     if (item != wanted) continue;
     play(tape, at, raw.ticks);
     tape.next = at + 1;
-    return out_(raw);
+    return out_.on(raw);
   }
   end_ops_that_are_over(tape);
-  out_(raw);
+  out_.on(raw);
 }
 
 void StepTape::end_ops_that_are_over(Tape& tape) {
@@ -188,14 +186,14 @@ void StepTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
     RawEvent raw = item.raw;
     raw.ticks = ticks;
     if (item.is(RawKind::kLabel)) play_label(raw, item);
-    if (item.is(RawKind::kNodeBegin)) out_(node_now(raw));
+    if (item.is(RawKind::kNodeBegin)) out_.on(node_now(raw));
     if (!is_op(raw.kind)) continue;
     if (item.is(RawKind::kOpBegin)) {
       ++tape.open;
     } else {
       --tape.open;
     }
-    out_(raw);
+    out_.on(raw);
   }
 }
 
@@ -217,11 +215,11 @@ void StepTape::play_label(RawEvent label, const Item& item) {
   const auto& addresses = item.age == 0 ? maker.addresses : maker.addresses_before;
   if (item.block > addresses.size()) return;
   label.address = addresses[item.block - 1];
-  const Origin* block = blocks_.find(block_key(label));
+  const LiveBlock* block = out_.find(label);
   if (block == nullptr) return;
   const bool same = block->step == step_ - item.age && block->ordinal == item.block &&
                     block->thread == item.maker;
-  if (same) out_(label);
+  if (same) out_.on(label);
 }
 
 // The tapes' steps before are those to come.
@@ -244,7 +242,7 @@ void StepTape::stop_repeating(std::uint64_t ticks) {
   expect_(nullptr);
   for (Tape& tape : tapes_) {
     for (; tape.open > 0; --tape.open) {
-      out_({.ticks = ticks, .thread = tape.thread, .kind = RawKind::kOpEnd});
+      out_.on({.ticks = ticks, .thread = tape.thread, .kind = RawKind::kOpEnd});
     }
     tape.before.clear();
     tape.now.clear();

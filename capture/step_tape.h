@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "capture/address_map.h"
+#include "capture/live_block.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
@@ -51,13 +51,12 @@ class ExpectedAllocs {
 // numbers are. Used by one thread.
 class StepTape {
  public:
-  using Output = std::function<void(const RawEvent&)>;
   // Stop watching ops while allocations are as expected; with null: watch them. What is expected
   // stays alive as long as the tape.
   using Expect = std::function<void(const ExpectedAllocs*)>;
 
-  // Events go to `out`.
-  StepTape(Output out, Expect expect) : out_(std::move(out)), expect_(std::move(expect)) {}
+  // Events go to `out`, which outlives this.
+  StepTape(RawEventOutput& out, Expect expect) : out_(out), expect_(std::move(expect)) {}
 
   void on(const RawEvent& raw);
   // Closes the ops that a tape has opened.
@@ -89,15 +88,6 @@ class StepTape {
     std::uint32_t open = 0;                       // ops begun and not ended
     std::uint16_t thread = 0;
   };
-  // Where a block comes from, and what the last walk called it.
-  struct Origin {
-    std::uint64_t address = 0;  // a block_key()
-    std::uint64_t step = 0;
-    Ordinal ordinal = 0;
-    std::uint16_t thread = 0;
-    std::uint8_t category = 0;
-    std::uint64_t owner = 0;
-  };
   // Labels of blocks of their step and of the one before are taped; older blocks have theirs.
   static constexpr std::uint64_t kOldestLabelled = 1;
   static constexpr std::size_t kLongestTape = std::size_t{1} << 20;
@@ -123,17 +113,12 @@ class StepTape {
   [[nodiscard]] bool steps_are_equal() const;
   [[nodiscard]] bool tapes_are_used_up() const;
   [[nodiscard]] Item item_of(const RawEvent& raw) const;
-  void note_block(const RawEvent& raw, Tape& tape);
-  void forget_block(const RawEvent& raw);
+  void put_alloc(const RawEvent& raw, Tape& tape);
   Tape& tape_of(std::uint16_t thread);
-  [[nodiscard]] static std::uint64_t block_key(const RawEvent& raw) noexcept {
-    return raw.address ^ std::uint64_t{raw.device} << 56;
-  }
 
-  Output out_;
+  RawEventOutput& out_;
   Expect expect_;
   std::vector<Tape> tapes_;  // by thread
-  AddressMap<Origin> blocks_;
   // By autograd thread: how far its sequence numbers are beyond those on the tape.
   std::unordered_map<std::uint64_t, std::uint64_t> moved_on_;
   std::vector<std::unique_ptr<ExpectedAllocs>> expected_;

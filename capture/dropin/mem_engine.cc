@@ -51,7 +51,7 @@ void each_tensor(const std::vector<c10::IValue>& values, Use use) {
 }  // namespace
 
 MemEngine::MemEngine(CategoryPlan plan, std::int64_t granularity, AskPython ask)
-    : plan_(plan), granularity_(granularity), ask_(std::move(ask)), book_(plan.other) {
+    : plan_(plan), granularity_(granularity), ask_(std::move(ask)), book_(UsageCounts(plan.other)) {
   for (auto& task : plain_backwards_) task = -1;
 }
 

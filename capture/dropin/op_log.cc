@@ -37,7 +37,7 @@ std::vector<OpLog::Row> OpLog::take() {
 MemoryLevels OpLog::levels() {
   if (read_) return read_();
   std::lock_guard<std::mutex> lock(mutex_);
-  const std::int64_t bytes = host_.total(c10::kCPU);
+  const std::int64_t bytes = host_.counts.total;
   return {bytes, bytes, bytes};
 }
 
@@ -52,14 +52,14 @@ void OpLog::on_op_end(const at::RecordFunction&, const capture::OpFacts& op) {
 }
 
 void OpLog::on_alloc(const capture::MemoryReport& report) {
+  on_free(report);  // whatever was there, its free was out of sight
   std::lock_guard<std::mutex> lock(mutex_);
-  host_.add({.address = report.address, .bytes = static_cast<std::int64_t>(report.bytes)},
-            report.device);
+  host_.add({report.address, static_cast<std::int64_t>(report.bytes)});
 }
 
 void OpLog::on_free(const capture::MemoryReport& report) {
   std::lock_guard<std::mutex> lock(mutex_);
-  host_.remove(report.address);
+  if (const Block* gone = host_.find(report.address)) host_.remove(*gone);
 }
 
 OpLog::ReadLevels device_levels(c10::DeviceType type) {

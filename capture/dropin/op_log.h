@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "capture/dropin/mem_book.h"
+#include "capture/block_book.h"
 #include "capture/fork_guard.h"
 #include "capture/listeners.h"
 
@@ -48,9 +48,14 @@ class OpLog final : public capture::Listener, public std::enable_shared_from_thi
   void on_op_end(const at::RecordFunction& call, const capture::OpFacts& op) override;
 
  private:
+  struct Block {
+    std::uint64_t address = 0;
+    std::int64_t bytes = 0;
+  };
+
   const ReadLevels read_;
   capture::ForkSafe<std::mutex> mutex_{capture::ForkOrder::kListeners};
-  MemBook host_{/*other=*/-1};  // the CPU's blocks since start()
+  capture::BlockBook<Block, capture::TotalBytes> host_;  // the CPU's blocks since start()
   std::string prefix_;
   std::vector<Row> rows_;
   std::optional<capture::Listening> listening_;

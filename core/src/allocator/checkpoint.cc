@@ -70,7 +70,7 @@ bool CachingAllocator::Impl::restore_segment(BlockIndex head,
     } else {
       unused.push_back(got.address);
     }
-    at = blocks_[allocated_.find(got.address.raw())].next;
+    at = blocks_[allocated_.find(got.address.raw())->block].next;
   }
   for (const Address address : unused) free(address);
   return true;

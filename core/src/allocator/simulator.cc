@@ -219,7 +219,7 @@ Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& req
   CacheBlock& block = blocks_[index];
   block.allocated = true;
   block.requested = request.requested;
-  allocated_.insert(block.address, index);
+  allocated_.insert({block.address, index});
   increase(stats.allocation, small, 1);
   increase(stats.allocated_bytes, small, block.size);
   increase(stats.active, small, 1);
@@ -255,8 +255,10 @@ Allocation CachingAllocator::Impl::fail(const Request& request) {
 }
 
 bool CachingAllocator::Impl::free(Address address) {
-  const BlockIndex index = allocated_.take(address.raw());
-  if (index == AddressMap::kNone) return false;
+  const HandedOut* handed_out = allocated_.find(address.raw());
+  if (handed_out == nullptr) return false;
+  const BlockIndex index = handed_out->block;
+  allocated_.erase(handed_out);
   CacheBlock& block = blocks_[index];
   block.allocated = false;
   const bool small = block.home->is_small;

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include <peakline/address_map.h>
 #include <peakline/allocator.h>
 
-#include "allocator/address_map.h"
 #include "allocator/block.h"
 #include "allocator/block_pool.h"
 
@@ -69,6 +69,12 @@ class CachingAllocator::Impl {
     StreamCache* home;       // the pool and stream to be served from
     FreeList::Cursor place;  // where the block that was found is listed; the end: nowhere
     bool rejected = false;
+  };
+
+  // A block that the program has.
+  struct HandedOut {
+    std::uint64_t address = 0;
+    BlockIndex block = kNoBlock;
   };
 
   struct ExpandableSegment {
@@ -173,7 +179,7 @@ class CachingAllocator::Impl {
   std::uint64_t max_split_ = 0;
   std::uint64_t reserved_ = 0;
   BlockTable blocks_;
-  AddressMap allocated_;
+  AddressMap<HandedOut> allocated_;
   std::vector<std::unique_ptr<BlockPool>> pools_;  // default small, default large, private ones
   std::vector<StreamId> streams_;                  // by slot
   std::vector<StreamId> stream_order_;

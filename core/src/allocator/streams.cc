@@ -6,8 +6,9 @@
 namespace peakline {
 
 bool CachingAllocator::Impl::record_stream(Address address, StreamId stream) {
-  const BlockIndex index = allocated_.find(address.raw());
-  if (index == AddressMap::kNone) return false;
+  const HandedOut* handed_out = allocated_.find(address.raw());
+  if (handed_out == nullptr) return false;
+  const BlockIndex index = handed_out->block;
   const std::uint32_t slot = slot_of(stream);
   CacheBlock& block = blocks_[index];
   if (slot == block.home->stream) return true;  // its own stream is in order anyway

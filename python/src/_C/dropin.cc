@@ -86,43 +86,44 @@ void bind_bookkeeping(py::class_<PyMemEngine>& engine) {
            [](const PyMemEngine& self) {
              return self.snapshot(self.engine->with_book([](MemBook& book) {
                book.drop_dead(/*externals_only=*/true);
-               return book.now();
+               return book.counts.now();
              }));
            })
       .def("drop_dead",
            [](const PyMemEngine& self) {
              self.engine->with_book([](MemBook& book) { book.drop_dead(false); });
            })
-      .def(
-          "peak",
-          [](const PyMemEngine& self) {
-            return self.snapshot(self.engine->with_book([](MemBook& book) { return book.peak(); }));
-          })
+      .def("peak",
+           [](const PyMemEngine& self) {
+             return self.snapshot(
+                 self.engine->with_book([](MemBook& book) { return book.counts.peak(); }));
+           })
       .def("reset_peak",
            [](const PyMemEngine& self) {
-             self.engine->with_book([](MemBook& book) { book.reset_peak(); });
+             self.engine->with_book([](MemBook& book) { book.counts.reset_peak(); });
            })
       .def("open_frame",
            [](const PyMemEngine& self) {
              auto [frame, now] = self.engine->with_book([](MemBook& book) {
                book.drop_dead(/*externals_only=*/true);
-               return std::pair{book.open_frame(), book.now()};
+               return std::pair{book.counts.open_frame(), book.counts.now()};
              });
              return std::pair{frame, self.snapshot(now)};
            })
       .def("frame_peak",
            [](const PyMemEngine& self, int frame) {
-             return self.snapshot(
-                 self.engine->with_book([=](MemBook& book) { return book.frame_peak(frame); }));
+             return self.snapshot(self.engine->with_book(
+                 [=](MemBook& book) { return book.counts.frame_peak(frame); }));
            })
       .def("close_frame",
            [](const PyMemEngine& self, int frame) {
-             return self.snapshot(
-                 self.engine->with_book([=](MemBook& book) { return book.close_frame(frame); }));
+             return self.snapshot(self.engine->with_book(
+                 [=](MemBook& book) { return book.counts.close_frame(frame); }));
            })
       .def("adjust", [](const PyMemEngine& self, c10::Device device, int category,
                         std::int64_t bytes, std::int64_t total) {
-        self.engine->with_book([=](MemBook& book) { book.adjust(device, category, bytes, total); });
+        self.engine->with_book(
+            [=](MemBook& book) { book.counts.adjust(device, category, bytes, total); });
       });
 }
 

@@ -3,26 +3,48 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "capture/block_book.h"
 
 namespace peakline::capture {
 namespace {
 
 // A program of ops, and a torch that tells of ops only while they are watched.
-class StepTapeTest : public ::testing::Test {
+class StepTapeTest : public ::testing::Test, private RawEventOutput {
  protected:
-  StepTapeTest()
-      : tape_([this](const RawEvent& raw) { note(raw); },
-              [this](const ExpectedAllocs* allocs) { expect(allocs); }) {}
+  StepTapeTest() { new_tape(); }
+
+  void new_tape() {
+    RawEventOutput& out = *this;
+    tape_.emplace(out, [this](const ExpectedAllocs* allocs) { expect(allocs); });
+  }
+
+  void on(const RawEvent& raw) override {
+    note(raw);
+    LiveBlock* block = find(raw);
+    const bool comes = raw.kind == RawKind::kAlloc;
+    if (block != nullptr && (comes || raw.kind == RawKind::kFree)) blocks_.remove(*block);
+    if (comes) {
+      LiveBlock made;
+      made.address = raw.address;
+      blocks_.add(made);
+    }
+    if (block == nullptr || raw.kind != RawKind::kLabel) return;
+    block->category = CategoryId(static_cast<CategoryId::rep>(raw.id));
+    block->owner = raw.size;
+  }
+  LiveBlock* find(const RawEvent& raw) override { return blocks_.find(raw.address); }
 
   void expect(const ExpectedAllocs* allocs) {
     watched_ = allocs == nullptr;
     expected_ = allocs;
   }
 
-  void push(RawEvent raw) { tape_.on(raw); }
+  void push(RawEvent raw) { tape_->on(raw); }
   void begin(std::uint32_t op, std::uint16_t thread = 0) {
     if (watched_) push({.id = op, .thread = thread, .kind = RawKind::kOpBegin});
     seen_.push_back(watched_);
@@ -110,7 +132,8 @@ class StepTapeTest : public ::testing::Test {
   std::vector<bool> seen_;
   std::string text_;
   std::vector<std::string> steps_;
-  StepTape tape_;
+  BlockBook<LiveBlock, TotalBytes> blocks_;
+  std::optional<StepTape> tape_;
 };
 
 TEST_F(StepTapeTest, OpsOfARepeatedStepComeFromTheTape) {
@@ -383,7 +406,7 @@ TEST_F(StepTapeTest, FinishClosesWhatATapeHasOpened) {
   plain_step();
   push({.id = 1, .kind = RawKind::kModuleEnter});
   alloc(0x1000, 512);
-  tape_.finish();
+  tape_->finish();
   EXPECT_EQ(text_, "[ (7 +512 ) ");
 }
 
@@ -392,8 +415,7 @@ TEST_F(StepTapeTest, RepeatedStepsOfRandomProgramsLookLikeWatchedOnes) {
   for (unsigned seed = 0; seed < 200; ++seed) {
     steps_.clear();
     watched_ = true;
-    tape_ = StepTape([this](const RawEvent& raw) { note(raw); },
-                     [this](const ExpectedAllocs* allocs) { expect(allocs); });
+    new_tape();
     for (int round = 0; round < 4; ++round) {
       std::mt19937 random(seed);
       std::vector<std::uint64_t> live;

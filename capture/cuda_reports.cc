@@ -1,20 +1,15 @@
-#include "capture/cuda_observer.h"
-
-#include <c10/util/Exception.h>
+#include "capture/cuda_reports.h"
 
 #include <array>
 
 #include "capture/alloc_gate.h"
-#include "capture/cuda_trace.h"
-#include "capture/listeners.h"
 
 namespace peakline::capture {
 namespace {
 
-// Writes what the allocator reports to the profiler's place.
-class ReportListener final : public Listener {
+class CudaReports final : public Listener {
  public:
-  ReportListener(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
+  CudaReports(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
 
   void on_alloc(const MemoryReport& report) override {
     if (!report.device.is_cuda()) return;
@@ -53,22 +48,8 @@ class ReportListener final : public Listener {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaObserver>> CudaObserver::start(Recorder& recorder, Devices& devices,
-                                                          bool trace) {
-  std::unique_ptr<CudaObserver> observer(new CudaObserver);
-  if (trace && CudaTrace::available()) {
-    CudaTrace::start(devices);
-    return observer;
-  }
-  try {
-    observer->reports_.emplace(std::make_shared<ReportListener>(recorder, devices),
-                               Wants{.device_memory = true});
-  } catch (const c10::Error& refused) {
-    return unsupported(refused.what_without_backtrace());
-  }
-  return observer;
+std::shared_ptr<Listener> make_cuda_reports(Recorder& recorder, Devices& devices) {
+  return std::make_shared<CudaReports>(recorder, devices);
 }
-
-CudaObserver::~CudaObserver() { CudaTrace::stop(); }
 
 }  // namespace peakline::capture

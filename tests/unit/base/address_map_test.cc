@@ -1,5 +1,3 @@
-#include "capture/address_map.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -7,7 +5,9 @@
 #include <random>
 #include <vector>
 
-namespace peakline::capture {
+#include <peakline/address_map.h>
+
+namespace peakline {
 namespace {
 
 struct Block {
@@ -46,10 +46,33 @@ TEST(AddressMap, AnswersAsAnOrdinaryMapWould) {
   }
 }
 
+TEST(AddressMap, EntriesThatMoveBackAreStillFound) {
+  std::mt19937_64 random(3);
+  AddressMap<Block> map;
+  std::map<std::uint64_t, std::uint64_t> model;
+  for (std::uint64_t i = 0; i < 300'000; ++i) {
+    // Few addresses, close together: chains that wrap around and move back.
+    const std::uint64_t address = 512 * (1 + random() % 700);
+    if (model.erase(address) == 1) {
+      map.erase(map.find(address));
+    } else {
+      map.insert({.address = address, .number = i});
+      model.emplace(address, i);
+    }
+    const std::uint64_t other = 512 * (1 + random() % 700);
+    const Block* found = map.find(other);
+    ASSERT_EQ(found != nullptr, model.contains(other)) << "step " << i;
+    if (found != nullptr) {
+      ASSERT_EQ(found->number, model.at(other)) << "step " << i;
+    }
+    ASSERT_EQ(map.size(), model.size());
+  }
+}
+
 TEST(AddressMap, NoAddressIsNeverFound) {
   AddressMap<Block> map;
   EXPECT_EQ(map.find(0), nullptr);
 }
 
 }  // namespace
-}  // namespace peakline::capture
+}  // namespace peakline

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-namespace peakline::capture {
+namespace peakline {
 
-// `Entry` has an `address`; 0 is never in the map. Pointers hold until the next insert or erase. Not
-// thread-safe.
+// `Entry` has an `address`; 0 is never in the map. Pointers hold until the next insert or erase.
+// Memory is linear in the largest number of entries. Not thread-safe.
 template <class Entry>
 class AddressMap {
  public:
@@ -56,12 +56,14 @@ class AddressMap {
   [[nodiscard]] std::size_t size() const noexcept { return used_; }
 
  private:
-  static constexpr std::size_t kFirstSize = 1024;
+  static constexpr unsigned kFirstBits = 8;
+  static constexpr std::size_t kFirstSize = std::size_t{1} << kFirstBits;
 
   [[nodiscard]] std::size_t mask() const noexcept { return slots_.size() - 1; }
   [[nodiscard]] std::size_t next(std::size_t i) const noexcept { return (i + 1) & mask(); }
+  // The top bits of the product depend on all bits of the address.
   [[nodiscard]] std::size_t home(std::uint64_t address) const noexcept {
-    return static_cast<std::size_t>((address * 0x9E3779B97F4A7C15U) >> 20) & mask();
+    return static_cast<std::size_t>((address * 0x9E3779B97F4A7C15U) >> shift_);
   }
   Entry& place(Entry entry) {
     std::size_t i = home(entry.address);
@@ -71,13 +73,15 @@ class AddressMap {
   void grow() {
     std::vector<Entry> old(slots_.size() * 2);
     old.swap(slots_);
+    --shift_;
     for (Entry& entry : old) {
       if (entry.address != 0) place(std::move(entry));
     }
   }
 
   std::vector<Entry> slots_;
+  unsigned shift_ = 64 - kFirstBits;  // 64 less the bits of slots_.size()
   std::size_t used_ = 0;
 };
 
-}  // namespace peakline::capture
+}  // namespace peakline
