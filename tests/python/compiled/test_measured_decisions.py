@@ -73,3 +73,21 @@ def test_rows_that_begin_at_odd_places_are_slow() -> None:
     assert row_alignment(torch.empty(8, 50257, dtype=torch.bfloat16)) == 2
     assert row_alignment(torch.empty(50257, 8, dtype=torch.bfloat16).T) == 16
     assert math.isclose(roofline.copy_seconds(4_200_000_000), 1e-3)
+
+
+def test_a_generated_kernel_is_tuned_at_its_first_call() -> None:
+    l2 = 60 * 2**20  # of an H200
+    with peakline.virtual_gpu("h200"):
+        a = torch.zeros(2048, 2048, device="cuda")
+        b = torch.zeros(2048, 2048, device="cuda")
+        step = torch.compile(
+            lambda a, b: b.add_(a.t())
+        )  # tiles in two dimensions, in one of several sizes
+        peaks = []
+        for _ in range(2):
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            step(a, b)
+            peaks.append(torch.cuda.max_memory_allocated() - before)
+    assert peaks[0] >= l2 + b.nbytes  # and copies of what is written
+    assert peaks[1] == 0
