@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -104,9 +103,11 @@ def measure(size: str) -> str:
             source = TRAINED.format(examples=str(EXAMPLES), size=size)
         (folder / "script.py").write_text(source + TOLD)
         command = [sys.executable, "-m", "peakline._estimate_script", "--steps", "all"]
-        command += ["--memory", "32TiB", "--json", os.devnull, str(folder / "script.py")]
+        command += ["--memory", "32TiB", "--json", str(folder / "answer.json")]
+        command.append(str(folder / "script.py"))
         done = subprocess.run(command, capture_output=True, text=True)
-    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    # What the script prints goes to stderr, beside peakline's own lines.
+    rows = [line for line in done.stderr.splitlines() if line.startswith("| ")]
     return rows[0] if rows else f"| {done.stderr[-500:]} |"
 
 

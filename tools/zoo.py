@@ -252,7 +252,7 @@ def _build(kind: str, settings: dict[str, Any], head: str) -> Any:
     if kind in ("wav2vec2", "hubert") and head == CLASSES:
         auto = transformers.AutoModelForAudioClassification
     with torch.device("cuda"):
-        return auto.from_config(config)
+        return auto.from_config(config).to("cuda")  # torch.Tensor(n) is the CPU's all the same
 
 
 def _train(model: Any, given: dict[str, Any]) -> None:

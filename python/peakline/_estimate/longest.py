@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -99,7 +99,7 @@ def _size(example: Any) -> int:
         return example.numel()
     if isinstance(example, (str, bytes)):
         return len(example)
-    if isinstance(example, dict):
+    if isinstance(example, Mapping):
         return sum(map(_size, example.values()))
     if isinstance(example, (list, tuple)):
         is_flat = not example or isinstance(example[0], (int, float))

@@ -63,14 +63,20 @@ def build(config: Any, dtype: torch.dtype, device: str = "cuda") -> Any:
     import transformers
 
     named = [getattr(transformers, name, None) for name in config.architectures or []]
+    kinds = [kind for kind in named if kind is not None]
     with torch.device(device):
-        for kind in named:
-            if kind is not None:
-                return kind._from_config(config, dtype=dtype)
-        try:
-            return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-        except ValueError:
-            return transformers.AutoModel.from_config(config, dtype=dtype)
+        build = kinds[0]._from_config if kinds else _of_its_kind
+        model = build(config, dtype=dtype)
+    return model.to(device)  # a parameter made by torch.Tensor(n) is the CPU's all the same
+
+
+def _of_its_kind(config: Any, dtype: torch.dtype) -> Any:
+    import transformers
+
+    try:
+        return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except ValueError:
+        return transformers.AutoModel.from_config(config, dtype=dtype)
 
 
 def inputs(model: Any, batch: int, length: int, device: str = "cuda") -> dict[str, torch.Tensor]:

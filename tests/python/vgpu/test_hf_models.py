@@ -115,3 +115,24 @@ def test_an_optimizer_of_torch_s_is_known_by_name(config: str, optimizer: str) -
     found = answer("--hf", config, *flags, "--optimizer", optimizer)
     assert found["steps_completed"] == 3
     assert found["by_category"]["Optstate"] > 0
+
+
+SPEECH = {
+    "model_type": "wav2vec2",
+    "architectures": ["Wav2Vec2ForCTC"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "conv_dim": [32] * 7,
+    "num_conv_pos_embeddings": 16,
+    "layerdrop": 0.0,
+}
+
+
+@needs_transformers
+def test_speech_is_trained_with_letters_to_align(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(SPEECH))
+    found = answer("--hf", str(path), "--batch", "2", "--length", "16000", "--train", "full")
+    assert found["steps_completed"] == 3

@@ -1,12 +1,14 @@
 """`--longest-first`: the first batches are made of the longest examples."""
 
+from collections import UserDict
 from pathlib import Path
 
+import numpy
 import torch
 from estimate_support import Answer, write
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from peakline._estimate.longest import LongestFirst
+from peakline._estimate.longest import LongestFirst, _size
 
 
 class Sentences(Dataset[torch.Tensor]):
@@ -78,6 +80,13 @@ def test_looking_at_examples_changes_no_chance() -> None:
         return torch.rand(()).item()
 
     assert drawn(LongestFirst()) == drawn(None)
+
+
+def test_an_example_is_as_long_as_what_is_in_it() -> None:
+    assert _size({"ids": [1, 2, 3], "text": "four"}) == 7
+    assert _size(UserDict(ids=torch.zeros(2, 3))) == 6
+    assert _size((numpy.zeros((2, 2)), 1)) == 5
+    assert _size([]) == 0
 
 
 def test_an_estimate_sees_the_longest_and_says_so(folder: Path, answer: Answer) -> None:
