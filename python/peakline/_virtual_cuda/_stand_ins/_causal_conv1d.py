@@ -64,26 +64,25 @@ def backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """Gradients of `x`, which may have its place already, of weights and bias."""
     grad_x = torch.empty_like(x) if grad_x is None else grad_x
-    sums = [
-        None if item is None else torch.zeros_like(item, dtype=torch.float32)
-        for item in (weight, bias)
-    ]
+    sums = torch.zeros_like(weight, dtype=torch.float32)
+    bias_sums = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
     if channels_last(x) and grad.stride(1) != 1:
         grad = grad.transpose(1, 2).contiguous()
     elif not channels_last(x) and grad.stride(2) != 1:
         grad = grad.contiguous()
     if torch.are_deterministic_algorithms_enabled():
-        for total in sums:
-            if total is not None:
-                parts = torch.zeros(*_parts(x), *total.shape, device=x.device)
-                total.add_(parts.flatten(0, -1 - total.dim()).sum(0))
-                del parts
-    cast = [
-        None if total is None else total.to(weight.dtype if item is weight else item.dtype)  # type: ignore[union-attr]
-        for total, item in zip(sums, (weight, bias), strict=True)
-    ]
-    assert cast[0] is not None
-    return grad_x, cast[0], cast[1]
+        _add_parts(x, sums)
+        if bias_sums is not None:
+            _add_parts(x, bias_sums)
+    grad_weight = sums.to(weight.dtype)
+    if bias is None or bias_sums is None:
+        return grad_x, grad_weight, None
+    return grad_x, grad_weight, bias_sums.to(bias.dtype)
+
+
+def _add_parts(x: torch.Tensor, sums: torch.Tensor) -> None:
+    parts = torch.zeros(*_parts(x), *sums.shape, device=x.device)
+    sums.add_(parts.flatten(0, -1 - sums.dim()).sum(0))
 
 
 def _parts(x: torch.Tensor) -> tuple[int, ...]:

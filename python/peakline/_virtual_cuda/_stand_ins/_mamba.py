@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from peakline._virtual_cuda._stand_ins._chunked_scan import (
-    mamba_chunk_scan_combined,
-    mamba_split_conv1d_scan_combined,
-)
+from peakline._virtual_cuda._stand_ins._chunked_scan import mamba_chunk_scan_combined
 from peakline._virtual_cuda._stand_ins._gated_norm import RMSNorm
+from peakline._virtual_cuda._stand_ins._mamba2_block import mamba_split_conv1d_scan_combined
 from peakline._virtual_cuda._stand_ins._package import Package, Region, marked_module
 from peakline._virtual_cuda._stand_ins._selective_scan import mamba_inner_fn, selective_scan_fn
 
