@@ -7,6 +7,7 @@ script raises a subclass of `Ending`; `peakline estimate` then answers for what 
 from __future__ import annotations
 
 TIME_IS_UP = 124  # as `timeout` says it
+TERMINATED = 143  # as a shell says it of SIGTERM
 
 
 class Ending(BaseException):
@@ -22,6 +23,13 @@ class EnoughSteps(Ending):
 
 class TimeIsUp(Ending):
     status = TIME_IS_UP
+    partial = True
+
+
+class Terminated(Ending):
+    """Somebody sent SIGTERM: a job scheduler, `timeout`, `kill`."""
+
+    status = TERMINATED
     partial = True
 
 

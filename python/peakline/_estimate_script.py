@@ -137,6 +137,7 @@ class _Estimate:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
             stack.enter_context(deadline.ending_after(args.timeout, self._give_up))
+            stack.enter_context(deadline.ending_on_sigterm(self._give_up))
             return outcome.run_script(
                 lambda: self._program.run(between), self._course, self._gpu.label_alive
             )

@@ -1,19 +1,21 @@
-"""Ends a script from outside: when its time is up, or when it calls os._exit."""
+"""Ends a script from outside: when its time is up, on SIGTERM, or when it calls os._exit."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from peakline._ending import Ending, ScriptExited, TimeIsUp
+from peakline._ending import Ending, ScriptExited, Terminated, TimeIsUp
 from peakline._patches import Patches
 
 _AGAIN_S = 1.0  # a script's bare `except:` may have swallowed it
 _GRACE_S = 10.0  # for a script that waits in code that no signal interrupts
+_LAST_GRACE_S = 2.0  # the same after SIGTERM, which SIGKILL often follows within seconds
 
 GiveUp = Callable[[Ending], None]  # answers for what ran, and ends the process
 
@@ -40,6 +42,66 @@ def ending_after(seconds: float | None, give_up: GiveUp) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         late.cancel()
+
+
+@contextlib.contextmanager
+def ending_on_sigterm(give_up: GiveUp) -> Iterator[None]:
+    """Raises Terminated in the main thread, and calls `give_up` when that does not end the script.
+
+    A script's own handler takes the place of this one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+    end = Terminated("the script was ended by SIGTERM")
+
+    def ring(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process
+        if os.getpid() != process:  # a DataLoader's worker
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        raise end
+
+    with _watched(lambda: give_up(end)):
+        before = signal.signal(signal.SIGTERM, ring)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _watched(give_up: Callable[[], None]) -> Iterator[None]:
+    """Calls `give_up` when SIGTERM has come and the block still runs some time later.
+
+    Python's handlers wait for the main thread; the bytes that signals write do not.
+    """
+    signals, written = os.pipe()
+    os.set_blocking(written, False)
+    over = threading.Event()
+
+    def watch() -> None:
+        while number := os.read(signals, 1):
+            if number[0] == signal.SIGTERM and not over.wait(_LAST_GRACE_S):
+                give_up()
+        os.close(signals)
+
+    threading.Thread(target=watch, daemon=True).start()
+    before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    _quiet_in_children()
+    try:
+        yield
+    finally:
+        over.set()
+        signal.set_wakeup_fd(before)
+        os.close(written)
+
+
+@functools.cache
+def _quiet_in_children() -> None:
+    """A child's signals are its own: it must not write where its parent listens."""
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from peakline._virtual_cuda import (
     _accelerator,
     _bitsandbytes,
     _compiled,
+    _cuda_sources,
     _custom_ops,
     _devices,
     _distributed,
@@ -97,6 +98,7 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         _initializers.install(patches)
         _compiled.install(patches, notes, engine, options)
         _stand_ins.install(patches, notes, engine, options)
+        _cuda_sources.install(patches, notes, options)
         _distributed.install(patches, notes, engine, job)
         _processes.install(patches, notes)
         _replicated.install(patches, job)

@@ -23,6 +23,8 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(storage, "__new__", _new_storage(storage.__new__))
     writer: Any = torch._C.PyTorchFileWriter
     patches.set(writer, "write_record", _write_record(writer.write_record, engine))
+    buffers: Any = torch.serialization._open_zipfile_writer_buffer
+    patches.set(buffers, "__init__", _into_skippable(buffers.__init__))
     load = _load(torch.load, engine)
     patches.set(torch, "load", load)
     patches.set(torch.serialization, "load", load)
@@ -78,6 +80,40 @@ def _write_record(original: Callable[..., Any], engine: Engine) -> Callable[...,
         return original(self, name, data, size, *args)
 
     return write_record
+
+
+def _into_skippable(original: Callable[..., None]) -> Callable[..., None]:
+    def init(self: Any, buffer: Any) -> None:
+        original(self, _Skippable(buffer))
+
+    return init
+
+
+class _Skippable:
+    """A stream that torch.save can leave room in, as it does with `seek`.
+
+    torch.distributed.checkpoint writes through a wrapper that cannot seek, around a file that can.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> None:
+        inner: Any = getattr(self._stream, "raw", None)
+        for stream in (self._stream, inner):
+            if _can_seek(stream):
+                stream.seek(offset, whence)
+                return
+        for done in range(0, offset, LARGE):  # torch only ever goes forward from where it is
+            self._stream.write(bytes(min(LARGE, offset - done)))
+
+
+def _can_seek(stream: Any) -> bool:
+    seekable = getattr(stream, "seekable", None)
+    return bool(seekable() if seekable else hasattr(stream, "seek"))
 
 
 def _load(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:

@@ -91,19 +91,52 @@ def test_os_exit_in_a_thread_still_gives_the_answer(folder: Path) -> None:
     assert told(done)["partial"] is True
 
 
-def test_ctrl_c_in_a_process_of_its_own_answers_for_what_ran(folder: Path) -> None:
-    ending(folder, "print('ready', file=sys.stderr, flush=True); time.sleep(300)")
-    command = [sys.executable, "-m", "peakline._estimate_script", "ending.py"]
+def _until_ready(folder: Path, end: str, *flags: str) -> Any:
+    """The running estimate of a script that has come to `end`."""
+    ending(folder, "print('ready', file=sys.stderr, flush=True); " + end)
+    command = [sys.executable, "-m", "peakline._estimate_script", "ending.py", *flags]
     running = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert running.stderr is not None
     while running.stderr.readline() != "ready\n":
         assert running.poll() is None
+    return running
+
+
+# Python's handler of a signal waits for the main thread, which some code keeps to itself.
+DEAF = "import ctypes; libc = ctypes.CDLL(None); [libc.sleep(9) for _ in range(99)]"
+
+
+def test_ctrl_c_in_a_process_of_its_own_answers_for_what_ran(folder: Path) -> None:
+    running = _until_ready(folder, "time.sleep(300)")
     running.send_signal(signal.SIGINT)
     out, _ = running.communicate(timeout=300)
     assert running.returncode == 130
     assert "; partial" in out.splitlines()[0]
+
+
+@pytest.mark.parametrize("end", ["time.sleep(300)", DEAF], ids=["waits", "deaf"])
+def test_sigterm_answers_for_what_ran_and_keeps_it(folder: Path, end: str) -> None:
+    running = _until_ready(folder, end, "--json", "-", "-o", "run.peak")
+    running.terminate()
+    out, err = running.communicate(timeout=300)
+    assert running.returncode == 143, err
+    assert "the script was ended by SIGTERM, so this is the memory of what ran before" in err
+    found = json.loads(out)
+    assert found["partial"] is True
+    assert found["steps_completed"] == 2
+    assert peakline.load(folder / "run.peak").peak("cuda:0").bytes == found["peak_allocated"]
+
+
+def test_sigterm_in_a_child_ends_only_the_child(folder: Path, answer: Answer) -> None:
+    child = (
+        "import signal; pid = os.fork()\n    if pid == 0: time.sleep(300)\n"
+        "    time.sleep(0.5); os.kill(pid, signal.SIGTERM)\n"
+        "    assert os.waitpid(pid, 0)[1] == signal.SIGTERM; time.sleep(3)"
+    )
+    ending(folder, child)
+    assert answer("ending.py")["partial"] is False
 
 
 def test_an_exception_of_ours_ends_the_script_with_its_own_status(

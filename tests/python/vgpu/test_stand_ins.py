@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -167,11 +168,17 @@ def test_stand_ins_can_be_turned_off_and_end_with_the_gpu() -> None:
     assert not [name for name in sys.modules if name.startswith("flash_attn")]
 
 
-def test_a_library_that_prefers_apex_where_it_is_installed_goes_without() -> None:
+@pytest.mark.parametrize("target", [False, True], ids=["site-packages", "pip's --target"])
+def test_a_library_that_prefers_apex_where_it_is_installed_goes_without(
+    target: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path if target else tmp_path / "site-packages"
+    (folder / "somebody-1.0.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(folder))
     with peakline.virtual_gpu("h200"):
         code = compile(
             "try:\n    import apex\nexcept ImportError:\n    apex = None\n",
-            "/usr/lib/python3/site-packages/somebody/model.py",
+            str(folder / "somebody" / "model.py"),
             "exec",
         )
         names: dict[str, Any] = {}

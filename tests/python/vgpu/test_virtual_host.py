@@ -1,11 +1,13 @@
 """CPU tensors that have no bytes: models that are larger than the machine."""
 
 import copy
+import io
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -237,3 +239,35 @@ def test_values_that_are_known_stay_known_beside_many_tensors(run: peakline.Run)
     assert len(held) == 64
     assert known[-1].item() == 399_998.0
     assert _C.vgpu.unknown_values() == {}
+
+
+class _Wrapper(io.IOBase):
+    """As torch.distributed.checkpoint wraps its files: it writes, and does not seek."""
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    def write(self, data: Any) -> Any:
+        return self.raw.write(data)
+
+
+class _Pipe:
+    """It has nothing but `write` and `flush`."""
+
+    def __init__(self, file: Any) -> None:
+        self.write, self.flush = file.write, file.flush
+
+
+@pytest.mark.parametrize("wrap", [lambda file: file, _Wrapper, _Pipe], ids=["file", "dcp", "pipe"])
+def test_what_has_no_bytes_is_saved_into_any_stream(
+    run: peakline.Run, tmp_path: Path, wrap: Callable[[Any], Any]
+) -> None:
+    weight = torch.zeros(WIDE, WIDE)
+    assert is_virtual(weight)
+    with open(tmp_path / "saved.pt", "wb") as file:
+        torch.save({"weight": weight, "after": torch.arange(3)}, wrap(file))
+    loaded = torch.load(tmp_path / "saved.pt")
+    assert loaded["weight"].shape == (WIDE, WIDE)
+    assert loaded["after"].tolist() == [0, 1, 2]
+    on_disk = os.stat(tmp_path / "saved.pt").st_blocks * 512
+    assert (on_disk < MIB) == (wrap is not _Pipe)

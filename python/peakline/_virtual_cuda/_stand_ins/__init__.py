@@ -6,6 +6,7 @@ real ones' shapes, and keep and need what their algorithms do. They compute noth
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -119,6 +120,19 @@ def _asked_by_a_library() -> bool:
     while frame is not None:
         filename = frame.f_code.co_filename
         if "importlib" not in filename and filename != __file__ and "_imports.py" not in filename:
-            return "site-packages" in filename or "dist-packages" in filename
+            return _is_installed(filename)
         frame = frame.f_back  # type: ignore[assignment]
     return False
+
+
+def _is_installed(filename: str) -> bool:
+    if "site-packages" in filename or "dist-packages" in filename:
+        return True
+    folders = (folder.rstrip("/") + "/" for folder in sys.path if folder)
+    return any(filename.startswith(folder) and _has_packages(folder) for folder in folders)
+
+
+@functools.cache
+def _has_packages(folder: str) -> bool:
+    """What `pip install --target` was given, by what it leaves there."""
+    return any(Path(folder).glob("*.dist-info"))
