@@ -72,7 +72,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     subprocess.run(["cp", "-al", str(source), str(copy)], check=True)
     folder = (copy / program.folder).resolve()
     paths = [str(_SHIMS), *(str(copy / path) for path in program.paths)]
-    environment = os.environ | _OFFLINE
+    environment = os.environ | _OFFLINE | program.environment
     environment["PYTHONPATH"] = ":".join([*paths, args.libraries])
     for place, kind in program.data.items():
         _make(kind, folder / place, args)

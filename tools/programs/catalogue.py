@@ -21,7 +21,6 @@ COMMITS = {
     "lucidrains/x-transformers": "9252ed7838021ee61e6c5be0930b3a9a88efdf06",
     "facebookresearch/DiT": "ed81ce2229091fd4ecc9a223645f95cf379d582b",
     "facebookresearch/dino": "7c446df5b9f45747937fb0d72314eb9f7b66930a",
-    "facebookresearch/mae": "efb2a8062c206524e35e47d04501ed4f544c0ae8",
     "Lightning-AI/pytorch-lightning": "7f0c3436cd3f6ad3753125672024fc415cbcb414",
     "huggingface/accelerate": "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83",
     "huggingface/transformers": "d56c55bf564ddb176759eb6ec199442682564916",
@@ -33,6 +32,9 @@ COMMITS = {
     "deepspeedai/DeepSpeedExamples": "45b4b7156c8794a3452a5a7d03dbd8d797068569",
     "KellerJordan/modded-nanogpt": "f411b3d346aa52d3504324ca93c230fd84c6c07f",
     "karpathy/nanochat": "92d63d4e8bb4df75c3b71618f31ddde2378b2bcd",
+    "huggingface/peft": "5d602fdbff04c33c1c4de55cda9d4ae1d7cb7e40",
+    "huggingface/diffusers": "58eb52c0803ea9af3abec60841c2a093bdf1f951",
+    "pyg-team/pytorch_geometric": "5c6461b2305ad068a6d61165b3c55852a11aaa41",
 }
 
 
@@ -44,6 +46,7 @@ class Program:
     command: str  # after `peakline estimate`; peakline's own flags come first
     data: dict[str, str] = field(default_factory=dict)  # by place, relative to the folder
     paths: tuple[str, ...] = ()  # of the repository, to import from
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def _mnist(place: str = "../data") -> dict[str, str]:
@@ -227,13 +230,14 @@ PROGRAMS = [
         ".",
         "torchrun --nproc_per_node=8 main_dino.py --data_path made --num_workers 0"
         " --batch_size_per_gpu 8",
-        {"made": "images"},
+        {"made": "images", "made_hub/hub/facebookresearch_xcit_main": "hub"},
+        environment={"TORCH_HOME": "made_hub"},
     ),
     Program(
         "lightning_autoencoder",
         _LIGHTNING,
         "examples/pytorch/basics",
-        "autoencoder.py -- fit --data.batch_size 32 --trainer.max_epochs 2",
+        "autoencoder.py -- --data.batch_size 32 --trainer.max_epochs 2",
         {"../../../Datasets": "mnist", "../Datasets": "mnist", "../../Datasets": "mnist"},
     ),
     Program(
@@ -284,15 +288,73 @@ PROGRAMS = [
         "trl_sft",
         "huggingface/trl",
         "trl/scripts",
-        "sft.py -- --model_name_or_path made/model --dataset_name made --output_dir out --bf16"
+        "sft.py -- --model_name_or_path made/model --dataset_name made --output_dir out --bf16 true"
         " --per_device_train_batch_size 4 --max_length 512 --report_to none",
         {"made": "chat"},
+    ),
+    Program(
+        "peft_olora",
+        "huggingface/peft",
+        "examples/olora_finetuning",
+        "olora_finetuning.py -- --base_model made/model --data_path made/instructions --dtype bfloat16",
+        {"made": "instructions"},
+    ),
+    Program(
+        "accelerate_nlp",
+        "huggingface/accelerate",
+        "examples",
+        "nlp_example.py -- --mixed_precision bf16",
+        {".": "glue"},
+    ),
+    Program(
+        "accelerate_memory",
+        "huggingface/accelerate",
+        "examples/by_feature",
+        "memory.py",
+        {".": "glue"},
+    ),
+    Program(
+        "accelerate_cv",
+        "huggingface/accelerate",
+        "examples",
+        "accelerate launch --num_processes 4 cv_example.py --data_dir made --mixed_precision bf16",
+        {"made": "pets"},
+    ),
+    Program(
+        "diffusers_unconditional",
+        "huggingface/diffusers",
+        "examples/unconditional_image_generation",
+        "train_unconditional.py -- --train_data_dir made --resolution 64 --train_batch_size 16"
+        " --num_epochs 1 --dataloader_num_workers 0 --output_dir out",
+        {"made": "flat_images"},
+    ),
+    Program(
+        "pyg_gcn",
+        "pyg-team/pytorch_geometric",
+        "examples",
+        "gcn.py",
+        {"../data/Planetoid/Cora/raw": "planetoid"},
+    ),
+    Program(
+        "pyg_gat",
+        "pyg-team/pytorch_geometric",
+        "examples",
+        "gat.py",
+        {"../data/Planetoid/Cora/raw": "planetoid"},
+    ),
+    Program(
+        "nanochat_base",
+        "karpathy/nanochat",
+        ".",
+        "-m scripts.base_train -- --depth=12 --device-batch-size=8 --num-iterations=20",
+        {"made": "nanochat"},
+        environment={"NANOCHAT_BASE_DIR": "made"},
     ),
     Program(
         "timm_train",
         "huggingface/pytorch-image-models",
         ".",
-        "train.py -- made --model vit_small_patch16_224 -b 32 --num-classes 4 --workers 0 --amp"
+        "train.py -- made --model vit_small_patch16_224 -b 32 --num-classes 8 --workers 1 --amp"
         " --opt adamw --epochs 2",
         {"made": "image_sets"},
     ),
@@ -324,10 +386,10 @@ PROGRAMS = [
         _mnist("../../data"),
     ),
     Program(
-        "deepspeed_cifar",
+        "deepspeed_cifar_zero2",
         "deepspeedai/DeepSpeedExamples",
         "training/cifar",
-        "--world-size 2 cifar10_deepspeed.py -- --deepspeed",
+        "--world-size 2 cifar10_deepspeed.py -- --deepspeed --stage 2",
         {"data": "cifar10"},
     ),
     Program(
@@ -335,12 +397,5 @@ PROGRAMS = [
         "KellerJordan/modded-nanogpt",
         ".",
         "torchrun --nproc_per_node=8 train_gpt.py",
-    ),
-    Program(
-        "mae_pretrain",
-        "facebookresearch/mae",
-        ".",
-        "main_pretrain.py -- --data_path made --batch_size 16 --num_workers 0",
-        {"made": "image_sets"},
     ),
 ]

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="import-not-found"
+# mypy: disable-error-code="import-not-found, import-untyped"
 """Made-up data in the formats that programs read. `python made_up.py KIND FOLDER`."""
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def cifar100(folder: Path) -> None:
 
 @kind
 def images(folder: Path) -> None:
-    """A folder for each of four classes, each with twenty."""
+    """A folder for each of eight classes, each with ten."""
     for number in range(80):
-        _image(folder / f"class{number % 4}" / f"{number}.png", 320, 280)
+        _image(folder / f"class{number % 8}" / f"{number}.png", 320, 280)
 
 
 @kind
@@ -221,8 +221,19 @@ def chat(folder: Path) -> None:
 
 
 @kind
-def bert(folder: Path) -> None:
-    """bert-base-cased's shapes with fresh weights, and a small GLUE task."""
+def instructions(folder: Path) -> None:
+    """Questions with answers, and the same model."""
+    import json
+
+    chat(folder)
+    rows = [{"instruction": line, "output": line} for line in _text(9_000).splitlines()]
+    (folder / "instructions").mkdir()
+    (folder / "instructions" / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+@kind
+def glue(folder: Path) -> None:
+    """bert-base-cased's shapes with fresh weights, and one of GLUE's tasks."""
     import json
 
     import transformers
@@ -230,15 +241,86 @@ def bert(folder: Path) -> None:
     config = transformers.BertConfig(vocab_size=28996, num_labels=2)
     transformers.BertForSequenceClassification(config).save_pretrained(folder / "bert-base-cased")
     tokenizer(folder / "bert-base-cased")
-    glue = folder / "glue"
-    glue.mkdir()
+    task = folder / "nyu-mll" / "glue"
+    task.mkdir(parents=True)
     lines = _text(9_000).splitlines()
     for part in ("train", "validation"):
         rows = [
             {"sentence1": one, "sentence2": two, "label": place % 2, "idx": place}
             for place, (one, two) in enumerate(itertools.pairwise(lines))
         ]
-        (glue / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        (task / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (task / "README.md").write_text(_GLUE_CARD)
+
+
+_GLUE_CARD = """---
+configs:
+- config_name: mrpc
+  data_files:
+  - split: train
+    path: train.jsonl
+  - split: validation
+    path: validation.jsonl
+---
+"""
+
+
+@kind
+def pets(folder: Path) -> None:
+    """Pictures whose names say what is in them."""
+    for number in range(160):
+        _image(folder / f"breed{number % 8}_{number}.jpg", 320, 280)
+
+
+@kind
+def planetoid(folder: Path) -> None:
+    """As many papers, words and classes as Cora has, in the files that PyG downloads."""
+    from scipy.sparse import csr_matrix
+
+    folder.mkdir(parents=True)
+    chosen = np.random.default_rng(0)
+    words = (chosen.random((2708, 1433)) < 0.0127).astype(np.float32)
+    classes = np.eye(7, dtype=np.int32)[np.arange(2708) % 7]
+    parts = {"x": slice(140), "tx": slice(1708, 2708), "allx": slice(1708)}
+    for name, rows in parts.items():
+        (folder / f"ind.cora.{name}").write_bytes(pickle.dumps(csr_matrix(words[rows])))
+        label = name.replace("x", "y")
+        (folder / f"ind.cora.{label}").write_bytes(pickle.dumps(classes[rows]))
+    neighbours = {n: chosen.integers(0, 2708, 4).tolist() for n in range(2708)}
+    (folder / "ind.cora.graph").write_bytes(pickle.dumps(neighbours))
+    (folder / "ind.cora.test.index").write_text("\n".join(map(str, range(1708, 2708))))
+
+
+@kind
+def nanochat(folder: Path) -> None:
+    """Its folder of a tokenizer of 32768 pieces and of text in Parquet files."""
+    import pyarrow
+    import pyarrow.parquet
+    import tiktoken
+    import torch
+
+    (folder / "tokenizer").mkdir(parents=True)
+    pieces = [bytes([n]) for n in range(256)]
+    pieces += [bytes(pair) for pair in itertools.product(range(256), range(127))]
+    pieces = pieces[: 32768 - len(_NANOCHAT_SPECIAL)]
+    special = {name: len(pieces) + place for place, name in enumerate(_NANOCHAT_SPECIAL)}
+    ranks = {piece: place for place, piece in enumerate(pieces)}
+    encoding = tiktoken.Encoding(
+        "made", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens=special
+    )
+    (folder / "tokenizer" / "tokenizer.pkl").write_bytes(pickle.dumps(encoding))
+    lengths = torch.tensor([len(piece) for piece in pieces] + [0] * len(special))
+    torch.save(lengths.int(), folder / "tokenizer" / "token_bytes.pt")
+    (folder / "base_data_climbmix").mkdir()
+    text = pyarrow.table({"text": _text(400_000).splitlines()})
+    for part in range(2):
+        place = folder / "base_data_climbmix" / f"shard_{part:05}.parquet"
+        pyarrow.parquet.write_table(text, place, row_group_size=1024)
+
+
+_NANOCHAT_SPECIAL = ["<|bos|>", "<|user_start|>", "<|user_end|>", "<|assistant_start|>"]
+_NANOCHAT_SPECIAL += ["<|assistant_end|>", "<|python_start|>", "<|python_end|>"]
+_NANOCHAT_SPECIAL += ["<|output_start|>", "<|output_end|>"]
 
 
 @kind
@@ -250,6 +332,13 @@ def gpt2_settings(folder: Path) -> None:
     tokenizer(folder / "gpt2")
     tokenizer(folder / "bert")
     text(folder)
+
+
+@kind
+def hub(folder: Path) -> None:
+    """A repository of torch.hub's without a model in it."""
+    folder.mkdir(parents=True)
+    (folder / "hubconf.py").write_text("")
 
 
 @kind
