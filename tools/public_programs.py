@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import subprocess
@@ -32,6 +33,8 @@ _SHIMS = _HERE / "programs" / "shims"
 _DOCUMENT = _HERE.parent / "docs" / "programs.md"
 _MIB = 2**20
 _KEPT = ("peak_allocated", "peak_reserved", "partial", "by_category", "steps_completed")
+_RANK = re.compile(r"^\[rank\d+\]: ")
+_ERROR = re.compile(r"[\w.]*(Error|Exception)(:|$)")
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "offline"}
 
 
@@ -93,6 +96,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     log_text = (args.work / f"{program.name}.log").read_text(errors="replace")
     return {
         "name": program.name,
+        "commit": _commit(),
         "exit": done.returncode,
         "seconds": seconds,
         "result": _result(done.returncode, found, log_text),
@@ -103,6 +107,12 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
         },
         "steps": len(found.get("steps", [])),
     }
+
+
+def _commit() -> str:
+    """Of peakline."""
+    command = ["git", "-C", str(_HERE), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _make(kind: str, place: Path, args: argparse.Namespace) -> None:
@@ -136,17 +146,17 @@ def _result(status: int, answer: dict[str, Any], log: str) -> str:
         return "{:,.1f} MiB, {:,.1f} MiB".format(*sizes)
     if status in (124, 137):
         return "the time was up"
-    lines = [line.strip() for line in _last_traceback(log).splitlines()]
-    errors = [
-        line for line in lines if "Error" in line.split(":")[0] or line.startswith("peakline:")
-    ]
+    lines = [_RANK.sub("", line) for line in _last_traceback(log).splitlines()]
+    errors = [line for line in lines if _ERROR.match(line)]
+    errors += [line for line in lines if line.startswith("peakline:")]
     return errors[0][:200] if errors else f"exit status {status}"
 
 
 def _document(rows: list[dict[str, Any]]) -> str:
     answered = sum("MiB" in row["result"] for row in rows)
     by_name = {program.name: program for program in PROGRAMS}
-    lines = [_HEAD.format(answered=answered, count=len(rows), listed=len(PROGRAMS))]
+    commits = ", ".join(sorted({row["commit"] for row in rows}))
+    lines = [_HEAD.format(answered=answered, count=len(rows), commits=commits)]
     for row in rows:
         program = by_name[row["name"]]
         address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
@@ -159,14 +169,14 @@ def _document(rows: list[dict[str, Any]]) -> str:
 
 _HEAD = """# Other people's programs
 
-{answered} of the {count} public programs that were run give an estimate; the others end with the
-sentence in the table. The list has {listed}. They are unmodified but for their data, which is made
-up, and their arguments.
+{answered} of {count} public programs give an estimate; the others end with the sentence in the
+table. They are unmodified but for their data, which is made up, and their arguments.
 `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
 the data, and the libraries' versions.
 
-CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. The times are
-wall times on a busy 2-core machine, imports included.
+CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. All rows are of
+one pass, with peakline at {commits}. The times are wall times on a 2-core machine that others used,
+imports included.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""

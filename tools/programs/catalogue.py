@@ -210,13 +210,7 @@ PROGRAMS = [
         "train_enwik8.py",
         {"data": "enwik8"},
     ),
-    Program(
-        "x_transformers_xl",
-        "lucidrains/x-transformers",
-        ".",
-        "train_xl_enwik8.py",
-        {"data": "enwik8"},
-    ),
+    Program("x_transformers_copy", "lucidrains/x-transformers", ".", "train_copy.py"),
     Program(
         "dit_xl",
         "facebookresearch/DiT",
@@ -238,7 +232,7 @@ PROGRAMS = [
         _LIGHTNING,
         "examples/pytorch/basics",
         "autoencoder.py -- --data.batch_size 32 --trainer.max_epochs 2",
-        {"../../../Datasets": "mnist", "../Datasets": "mnist", "../../Datasets": "mnist"},
+        {"../../Datasets": "mnist_whole", "data": "mnist_whole"},
     ),
     Program(
         "lightning_transformer",
@@ -248,10 +242,11 @@ PROGRAMS = [
         {"data": "wikitext_demo"},
     ),
     Program(
-        "lightning_segmentation",
+        "fabric_image_classifier",
         _LIGHTNING,
-        "examples/pytorch/domain_templates",
-        "semantic_segmentation.py",
+        "examples/fabric/image_classifier",
+        "train_fabric.py",
+        {"../../../Datasets": "mnist", "data": "mnist"},
     ),
     Program(
         "fabric_language_model",
@@ -346,7 +341,8 @@ PROGRAMS = [
         "nanochat_base",
         "karpathy/nanochat",
         ".",
-        "-m scripts.base_train -- --depth=12 --device-batch-size=8 --num-iterations=20",
+        "-m scripts.base_train -- --depth=12 --device-batch-size=8 --num-iterations=20"
+        " --eval-tokens=65536 --core-metric-every=-1",
         {"made": "nanochat"},
         environment={"NANOCHAT_BASE_DIR": "made"},
     ),

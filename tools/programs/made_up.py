@@ -40,10 +40,20 @@ def _image(path: Path, width: int, height: int, mode: str = "RGB") -> None:
 
 @kind
 def mnist(folder: Path) -> None:
+    _mnist(folder, 2048, 1024)
+
+
+@kind
+def mnist_whole(folder: Path) -> None:
+    """For programs that count on its size."""
+    _mnist(folder, 60000, 10000)
+
+
+def _mnist(folder: Path, training: int, test: int) -> None:
     """As torchvision keeps it under its root."""
     raw = folder / "MNIST" / "raw"
     raw.mkdir(parents=True)
-    for name, count in (("train", 2048), ("t10k", 1024)):
+    for name, count in (("train", training), ("t10k", test)):
         images = np.random.default_rng(0).integers(0, 256, (count, 28, 28), dtype=np.uint8)
         head = struct.pack(">IIII", 2051, count, 28, 28)
         (raw / f"{name}-images-idx3-ubyte").write_bytes(head + images.tobytes())

@@ -1,6 +1,7 @@
 #include "text/sections.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -85,12 +86,15 @@ std::string confidence_line(const DeviceSummary& device) {
 
 std::string reserved_line(const DeviceSummary& device) {
   if (!device.peak_reserved) return "";
-  std::string remark =
-      fmt::format("{:.1f}% above allocated",
-                  100 * (share_of(*device.peak_reserved, device.peak_allocated) - 1));
-  if (device.segments > 0) remark += ", " + counted(device.segments, "segment");
-  if (device.retries > 0) remark += ", " + counted(device.retries, "retry", "retries");
-  return fact("Peak reserved", format_size(*device.peak_reserved), remark);
+  std::vector<std::string> remarks;
+  if (device.peak_allocated > Bytes{}) {
+    const double share = share_of(*device.peak_reserved, device.peak_allocated);
+    remarks.push_back(fmt::format("{:.1f}% above allocated", 100 * (share - 1)));
+  }
+  if (device.segments > 0) remarks.push_back(counted(device.segments, "segment"));
+  if (device.retries > 0) remarks.push_back(counted(device.retries, "retry", "retries"));
+  return fact("Peak reserved", format_size(*device.peak_reserved),
+              fmt::format("{}", fmt::join(remarks, ", ")));
 }
 
 std::string limit_line(const DeviceSummary& device, std::optional<Bytes> spare) {
@@ -106,6 +110,7 @@ std::string settings_line(const Summary& summary) {
 
 std::string category_bars(const DeviceSummary& device, const Paint& paint) {
   constexpr std::size_t kBar = 30;
+  if (device.by_subcategory.empty()) return "";
   std::string out = "\n" + paint.bold("By category at the peak") + "\n";
   for (const NamedBytes& row : device.by_subcategory) {
     const double share = share_of(row.bytes, device.peak_allocated);

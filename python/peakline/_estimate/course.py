@@ -14,6 +14,10 @@ _NOT_SEEN = (
     "the script was ended after {steps}, so what follows them (an evaluation, a checkpoint) was "
     "not seen; --steps all runs it to its end"
 )
+_SURPRISED = (
+    "the script failed after its evaluation had been ended early ({error}), so what follows was "
+    "not seen; --steps all runs it to its end"
+)
 _NO_EVALUATION = (
     "evaluation was not seen: none came between the shortened epoch and the next; --steps all runs "
     "the script to its end"
@@ -57,6 +61,13 @@ class Course:
     def stumbled(self) -> None:
         """The script did not expect its DataLoader to end, and failed by it."""
         self._not_seen = _NOT_SEEN
+
+    def surprised(self, error: BaseException) -> bool:
+        """Whether the script may have failed because it did not see its evaluation's end."""
+        if self._limit is None or not self.epochs.evaluation_was_cut():
+            return False
+        self._not_seen = _SURPRISED.format(error=type(error).__name__)
+        return True
 
     def sentences(self) -> list[str]:
         """What was not seen, when the script has ended."""

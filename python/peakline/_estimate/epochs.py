@@ -26,6 +26,7 @@ class _Pass:
     given: int = 0
     last_given_after: int = -1  # steps
     has_ended: bool = False
+    was_cut: bool = False  # ended before its own end
     trained: bool = False  # a step followed one of its batches
 
 
@@ -68,6 +69,9 @@ class Epochs:
         """A pass that fed training has come to its end, shortened or not."""
         return any(one.has_ended and one.trained for one in self._all)
 
+    def evaluation_was_cut(self) -> bool:
+        return any(one.was_cut and not one.trained for one in self._all)
+
     def evaluations(self) -> int:
         """Passes after the first step that no step followed."""
         return sum(one.begun_after > 0 and one.given > 0 and not one.trained for one in self._all)
@@ -81,7 +85,7 @@ class Epochs:
             self.begin(batches)
         one = self._passes[batches]
         if one.most is not None and one.given >= one.most:
-            one.has_ended = True
+            one.has_ended = one.was_cut = True
             _end_workers(batches)
             raise EpochCut
         try:

@@ -70,6 +70,8 @@ def run_script(
                 return Outcome()
             on_failure()
             _script.show(error)
+            if not caused_by(error, torch.OutOfMemoryError) and course.surprised(error):
+                return Outcome()
             return _failed(1, error)
     return Outcome()
 

@@ -38,13 +38,22 @@ def install(patches: Patches) -> None:
 
     @functools.wraps(init)
     def init_with_known_ranks(self: Any, *args: Any, **kwargs: Any) -> None:
-        init(self, *args, **kwargs)
+        try:
+            init(self, *args, **kwargs)
+        except RuntimeError as error:
+            raise _naming_the_flag(error) from None
         ranks = getattr(self, "_flatten_rank_map", None)
         if isinstance(ranks, tuple):
             self._flatten_rank_map = known.setdefault(ranks, RankList(ranks))
 
     patches.set(mesh, "__init__", init_with_known_ranks)
     patches.on_restore(_forget_meshes)
+
+
+def _naming_the_flag(error: RuntimeError) -> RuntimeError:
+    if "bigger than default world size" not in str(error):
+        return error
+    return RuntimeError(f"{error} --world-size N estimates one rank of N")
 
 
 def _forget_meshes() -> None:

@@ -55,6 +55,13 @@ def test_a_fully_sharded_model_trains_and_holds_its_shard() -> None:
         assert torch.cuda.max_memory_allocated() > shard
 
 
+def test_a_mesh_of_more_ranks_than_there_are_names_the_flag() -> None:
+    with peakline.virtual_gpu("h200"):
+        dist.init_process_group("nccl", rank=0, world_size=1)
+        with pytest.raises(RuntimeError, match="found 4 ranks! --world-size N estimates one rank"):
+            init_device_mesh("cuda", (4,))
+
+
 def test_a_replicated_model_trains() -> None:
     with peakline.virtual_gpu("h200"):
         dist.init_process_group("nccl", rank=0, world_size=2)

@@ -184,6 +184,43 @@ OWN_OPTIMIZER = """
 """
 
 
+COUNTS = """
+    import torch
+    from torch.utils.data import DataLoader
+    model = torch.nn.Linear(8, 8).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train, test = (DataLoader(torch.zeros(640, 8), batch_size=8) for _ in range(2))
+    for epoch in range(3):
+        for x in train:
+            model(x.cuda()).sum().backward()
+            optimizer.step()
+        seen = sum(len(model(x.cuda())) for x in test)
+        {check}
+"""
+
+
+def test_a_script_that_counts_what_it_evaluates_is_not_blamed_for_a_short_evaluation(
+    folder: Path, estimate: Estimate
+) -> None:
+    write(folder, "counts.py", COUNTS.format(check="assert seen == 640, 'some are missing'"))
+    done = estimate("counts.py", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert "AssertionError: some are missing" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["partial"] is False
+    assert any("ended early (AssertionError)" in warning for warning in found["warnings"])
+    whole = estimate("counts.py", "--steps", "all", "--json", "-")
+    assert whole.returncode == 0
+    assert json.loads(whole.stdout)["peak_allocated"] == found["peak_allocated"]
+
+
+def test_memory_that_runs_out_after_a_short_evaluation_still_does_not_fit(
+    folder: Path, estimate: Estimate
+) -> None:
+    write(folder, "counts.py", COUNTS.format(check="torch.empty(1 << 40, device='cuda')"))
+    assert estimate("counts.py", "--json", "-").returncode == 3
+
+
 def test_steps_of_an_optimizer_that_torch_does_not_know_are_guessed_and_the_guess_is_said(
     folder: Path, estimate: Estimate
 ) -> None:

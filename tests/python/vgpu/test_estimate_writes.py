@@ -196,6 +196,67 @@ assert not os.path.exists(scratch)
     run(folder, estimate, body)
 
 
+def test_a_temporary_file_does_not_hide_the_folder_that_it_is_in(
+    folder: Path, estimate: Estimate
+) -> None:
+    (folder / "cache").mkdir()
+    (folder / "cache" / "kept.txt").write_text("kept")
+    body = """
+import tempfile
+for where in ("cache", None):
+    file = tempfile.NamedTemporaryFile("w", dir=where, delete=False)
+    file.write("new")
+    file.close()
+    os.makedirs(os.path.dirname(file.name), exist_ok=True)
+    os.replace(file.name, file.name + ".txt")
+    assert open(file.name + ".txt").read() == "new"
+    os.remove(file.name + ".txt")
+assert os.listdir("cache") == ["kept.txt"]
+"""
+    run(folder, estimate, body)
+    assert [path.name for path in (folder / "cache").iterdir()] == ["kept.txt"]
+
+
+def test_checkpoints_are_linked_and_copied_with_all_that_files_have(
+    folder: Path, estimate: Estimate
+) -> None:
+    (folder / "good.txt").write_text("good")
+    body = """
+os.makedirs("out")
+for step in range(2):
+    torch.save(weights, "out/tmp.pth.tar")
+    os.replace("out/tmp.pth.tar", "out/last.pth.tar")
+    os.link("out/last.pth.tar", f"out/{step}.pth.tar")
+    shutil.copy2("out/last.pth.tar", f"out/best-{step}.pth.tar")
+assert len(os.listdir("out")) == 5
+assert torch.load("out/0.pth.tar")["w"].shape == (4,)
+os.link("good.txt", "second.txt")
+with open("second.txt", "w") as file: file.write("bad")
+assert open("good.txt").read() == "good"
+"""
+    run(folder, estimate, body)
+    assert (folder / "good.txt").read_text() == "good"
+    assert not (folder / "out").exists()
+
+
+def test_a_folder_that_the_script_makes_and_renames_leaves_nothing_behind(
+    folder: Path, estimate: Estimate
+) -> None:
+    (folder / "data").mkdir()
+    (folder / "data" / "old.txt").write_text("old")
+    body = """
+os.makedirs("data.incomplete")
+with open("data.incomplete/new.txt", "w") as file: file.write("new")
+shutil.rmtree("data")
+shutil.move("data.incomplete", "data")
+os.makedirs("data", exist_ok=True)
+assert os.listdir("data") == ["new.txt"]
+"""
+    run(folder, estimate, body)
+    assert [path.name for path in (folder / "data").iterdir()] == ["old.txt"]
+    assert not (folder / "data.incomplete").exists()
+
+
 def test_everything_is_as_before_after_the_estimate(folder: Path, estimate: Estimate) -> None:
     import builtins
     import os

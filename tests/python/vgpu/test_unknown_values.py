@@ -266,3 +266,22 @@ def test_no_more_different_values_than_there_can_be(gpu: peakline.virtual_gpu) -
     labels = torch.randint(0, 10, (5000,), device="cuda")
     assert labels.unique().shape == (10,)
     assert torch.bincount(labels).shape == (10,)
+
+
+def test_of_several_predictions_a_healthy_run_has_one_right_and_not_all(
+    gpu: peakline.virtual_gpu,
+) -> None:
+    labels = torch.arange(100, device="cuda") % 10
+    correct = unknown(100, 10).argmax(1) == labels
+    assert correct.sum().item() == 1
+    assert correct.float().sum().item() == 1
+    assert correct.float().mean().item() == pytest.approx(0.01)
+    assert correct.view(20, 5).sum(0).tolist() == [1] * 5
+
+
+def test_one_prediction_alone_is_taken_to_be_wrong(gpu: peakline.virtual_gpu) -> None:
+    token = unknown(1, 10).argmax(1)
+    assert (token == 3).sum().item() == 0
+    assert (token == 3).float().mean().item() == 0
+    assert torch.zeros(9, device="cuda").ne(0).sum().item() == 0
+    assert unknown(9).isnan().sum().item() == 0

@@ -94,6 +94,17 @@ TEST(EstimateText, OneStepAndOneSegmentAreSaidInTheSingular) {
   EXPECT_TRUE(has(found, "above allocated, 1 segment, 1 retry\n"));
 }
 
+TEST(EstimateText, OfNothingAllocatedThereIsNoShareAndNoCategory) {
+  const std::string found = text_with({{"peak_allocated", 0},
+                                       {"peak_reserved", 0},
+                                       {"by_category", Json::object()},
+                                       {"by_subcategory", Json::object()},
+                                       {"segments", 0},
+                                       {"retries", 1}});
+  EXPECT_TRUE(has(found, "  Peak reserved           0 B   1 retry\n"));
+  EXPECT_FALSE(has(found, "By category"));
+}
+
 TEST(EstimateText, SaysHowSureItIsAndRoundsNothingAway) {
   EXPECT_TRUE(has(text_with({{"confidence", {{"exact", 10}, {"modelled", 0}, {"guessed", 0}}}}),
                   " 100.0% exact\n"));

@@ -18,7 +18,10 @@ from peakline._patches import Patches
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Functions of os that only look at a path.
-_LOOKS = ("stat", "lstat", "access", "readlink", "chdir", "utime", "chmod")
+_LOOKS = [
+    *("stat", "lstat", "access", "readlink", "chdir", "utime", "chmod", "chown", "statvfs"),
+    *("listxattr", "getxattr", "setxattr", "removexattr"),
+]
 # Modules that keep Python's open under a name of their own.
 _CAPTURED = ((tarfile, "bltn_open"), (bz2, "_builtin_open"))
 
@@ -38,8 +41,8 @@ def install(patches: Patches, overlay: Overlay) -> None:
         through(os, name, _removing)
     for name in ("rename", "replace"):
         through(os, name, _renaming)
-    for name in ("symlink", "link"):
-        through(os, name, _linking)
+    through(os, "symlink", _symlinking)
+    through(os, "link", _linking)
     through(os, "mkdir", _mkdir)
     through(os, "truncate", _truncate)
     through(os, "listdir", _listdir)
@@ -58,7 +61,8 @@ def _unless_busy(overlay: Overlay, real: Any, instead: Any) -> Any:
 
 def _open(overlay: Overlay, real: Any) -> Any:
     def open(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
-        if isinstance(file, int) or not isinstance(mode, str):
+        # An opener opens what it likes, by os.open: tempfile gives it the folder.
+        if isinstance(file, int) or not isinstance(mode, str) or kwargs.get("opener"):
             return real(file, mode, *args, **kwargs)
         if set(mode) & set("wax+"):
             if "x" in mode and os.path.lexists(file):
@@ -123,12 +127,22 @@ def _mkdir(overlay: Overlay, real: Any) -> Any:
     return mkdir
 
 
-def _linking(overlay: Overlay, real: Any) -> Any:
-    def link(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
+def _symlinking(overlay: Overlay, real: Any) -> Any:
+    def symlink(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
         place = overlay.place_to_write(dst) if not os.path.lexists(dst) else dst
         if place is not dst:
             src = overlay.place(os.path.join(os.path.dirname(os.path.abspath(dst)), src))
         real(src, place, *args, **kwargs)
+
+    return symlink
+
+
+def _linking(overlay: Overlay, real: Any) -> Any:
+    def link(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
+        if os.path.lexists(dst) or kwargs.get("src_dir_fd") or kwargs.get("dst_dir_fd"):
+            real(overlay.place(src), dst, *args, **kwargs)  # it is there, so this refuses
+        elif not overlay.link(src, dst):
+            real(src, dst, *args, **kwargs)
 
     return link
 

@@ -208,6 +208,24 @@ class Overlay:
         self._gone.discard(goal)
         return True
 
+    @_plainly
+    def link(self, source: Any, target: Any) -> bool:
+        """A second name of a file. False: both are the script's own, so link them."""
+        origin, goal = self.key(source), self.key(target)
+        if origin is None or goal is None:
+            return False
+        if origin not in self._moved and self._is_own(origin) and not self._must_move(goal):
+            self._own.add(goal)
+            return False
+        place = self.place(source)
+        aside = self._moved.get(goal) or self.move(goal)
+        if origin in self._moved or self._is_own(origin):
+            os.link(place, aside)
+        else:
+            os.symlink(os.path.abspath(place), aside)  # a copy only when it is written to
+        self._gone.discard(goal)
+        return True
+
     def _rename_own(self, origin: str, goal: str) -> None:
         own = [path for path in self._own if (path + "/").startswith(origin + "/")]
         self._own.difference_update(own)
@@ -227,6 +245,8 @@ class Overlay:
             self._moved[goal + path[len(origin) :]] = self._moved.pop(path)
         os.makedirs(self.folder + goal, exist_ok=True)
         self._moved[goal] = self.folder + goal
+        if mine:
+            shutil.rmtree(origin, ignore_errors=True)  # all that was in it has moved
         self._gone.add(origin)
         return True
 
