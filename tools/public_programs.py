@@ -110,8 +110,9 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Of peakline."""
-    command = ["git", "-C", str(_HERE), "rev-parse", "--short", "HEAD"]
+    """Of peakline's own sources."""
+    sources = ("python", "core", "capture", "vgpu", "cli", "planner")
+    command = ["git", "-C", str(_HERE.parent), "log", "-1", "--format=%h", "--", *sources]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 

@@ -27,7 +27,7 @@ COMMITS = {
     "huggingface/trl": "f2cd57710ae345ea6428ae95363267fcf38a3dc8",
     "huggingface/pytorch-image-models": "aa4b5850c1543fa488abf260f18390eda46cf85d",
     "pytorch/vision": "e6f04004f0e0f759b44329d9ee6751a55abf0f83",
-    "pytorch/torchtitan": "b5bcd76c66d0acb1a08b176d9639425bc55e0b2a",
+    "pytorch/torchtitan": "73a0e6979dd10b6b1904098eb3c8f62c18ab87ce",
     "yunjey/pytorch-tutorial": "0500d3df5a2a8080ccfccbc00aca0eacc21818db",
     "deepspeedai/DeepSpeedExamples": "45b4b7156c8794a3452a5a7d03dbd8d797068569",
     "KellerJordan/modded-nanogpt": "f411b3d346aa52d3504324ca93c230fd84c6c07f",
@@ -365,7 +365,9 @@ PROGRAMS = [
         "torchtitan_debug",
         "pytorch/torchtitan",
         ".",
-        "torchrun --nproc_per_node=8 -m torchtitan.train --module llama3 --config llama3_debugmodel",
+        "torchrun --nproc_per_node=8 -m torchtitan.train"
+        " --job.config_file torchtitan/models/llama3/train_configs/debug_model.toml",
+        {"tests/assets/c4_test": "c4"},
     ),
     Program(
         "tutorial_resnet",

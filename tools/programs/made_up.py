@@ -146,6 +146,16 @@ def wikitext(folder: Path) -> None:
 
 
 @kind
+def c4(folder: Path) -> None:
+    """Long documents, a line each."""
+    import json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    document = json.dumps({"text": _text(3_000)})
+    (folder / "data.json").write_text("\n".join([document] * 400))
+
+
+@kind
 def wikitext_demo(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "wikitext-2.txt").write_text(_text(400_000))

@@ -13,18 +13,19 @@ import torch
 from torch.nn import init
 
 from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
 
 _MOST = 0.9  # rejected: so that it ends where next to nothing is accepted
 
 
-def install(patches: Patches) -> None:
+def install(patches: Patches, engine: Engine) -> None:
     original = init._no_grad_trunc_normal_
 
     @functools.wraps(original)
     def trunc_normal(
         tensor: Any, mean: float, std: float, a: float, b: float, *args: Any, **kwargs: Any
     ) -> Any:
-        if tensor.device.type != "cuda":
+        if tensor.device.type != "cuda" and not engine.is_virtual_host(tensor):
             return original(tensor, mean, std, a, b, *args, **kwargs)
         with Patches() as meanwhile:
             left = _Left(tensor.numel(), 1.0 - _accepted(mean, std, a, b), torch.Tensor.any)

@@ -241,6 +241,14 @@ def test_values_that_are_known_stay_known_beside_many_tensors(run: peakline.Run)
     assert _C.vgpu.unknown_values() == {}
 
 
+def test_weights_that_are_drawn_until_they_are_in_bounds_come_to_an_end(run: peakline.Run) -> None:
+    weight = torch.empty(WIDE, WIDE)
+    assert is_virtual(weight)
+    nn.init.trunc_normal_(weight, std=0.0625, a=-0.1875, b=0.1875)
+    nn.init.trunc_normal_(weight, std=0.02, a=0.08, b=0.1)  # drawn evenly, and most is rejected
+    assert weight.cuda().shape == (WIDE, WIDE)
+
+
 class _Wrapper(io.IOBase):
     """As torch.distributed.checkpoint wraps its files: it writes, and does not seek."""
 

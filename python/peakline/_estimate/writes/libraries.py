@@ -16,6 +16,7 @@ from peakline._patches import Patches
 
 # Loggers that can be told to stay at home.
 _ENVIRONMENT = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "COMET_OFFLINE": "1"}
+_ENVIRONMENT["MLFLOW_ALLOW_FILE_STORE"] = "true"  # the one store that needs no server, nor SQL
 _UPLOADS = (
     "create_branch",
     "create_commit",
