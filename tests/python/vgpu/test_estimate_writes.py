@@ -288,6 +288,12 @@ def test_loggers_and_uploads_stay_at_home(
     """Stand-ins for the libraries, which need not be installed: it counts what they are told."""
     monkeypatch.syspath_prepend(str(folder))
     write(folder, "wandb.py", "def init(**options): return options\n")
+    source = """
+        import os
+        def set_tracking_uri(uri):  # it refuses folders unless it is told otherwise
+            assert os.environ["MLFLOW_ALLOW_FILE_STORE"] == "true" and "peakline-writes" in uri
+    """
+    write(folder, "mlflow.py", source)
     (folder / "huggingface_hub").mkdir()
     write(folder, "huggingface_hub/__init__.py", "")
     source = """
@@ -298,7 +304,8 @@ def test_loggers_and_uploads_stay_at_home(
     """
     write(folder, "huggingface_hub/hf_api.py", source)
     body = """
-import wandb
+import mlflow, wandb
+mlflow.set_tracking_uri("http://tracking.example")
 from huggingface_hub.hf_api import HfApi, upload_file
 run = wandb.init(project="p", mode="online")
 assert run["mode"] == "offline" and "peakline-writes" in run["dir"], run
@@ -306,5 +313,6 @@ assert "me/model" in HfApi().upload_file(repo_id="me/model")
 upload_file(repo_id="me/model")
 """
     found = run(folder, estimate, body)
+    assert "MLflow" in str(found["warnings"])
     assert "Weights & Biases" in str(found["warnings"])
     assert "me/model" in str(found["warnings"])
