@@ -13,6 +13,7 @@ import is found in --libraries (programs/requirements.txt lists it).
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import pty
@@ -96,7 +97,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     log_text = (args.work / f"{program.name}.log").read_text(errors="replace")
     return {
         "name": program.name,
-        "commit": _commit(),
+        "date": datetime.date.today().isoformat(),
         "exit": done.returncode,
         "seconds": seconds,
         "result": _result(done.returncode, found, log_text),
@@ -107,13 +108,6 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
         },
         "steps": len(found.get("steps", [])),
     }
-
-
-def _commit() -> str:
-    """Of peakline's own sources."""
-    sources = ("python", "core", "capture", "vgpu", "cli", "planner")
-    command = ["git", "-C", str(_HERE.parent), "log", "-1", "--format=%h", "--", *sources]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _make(kind: str, place: Path, args: argparse.Namespace) -> None:
@@ -156,8 +150,8 @@ def _result(status: int, answer: dict[str, Any], log: str) -> str:
 def _document(rows: list[dict[str, Any]]) -> str:
     answered = sum("MiB" in row["result"] for row in rows)
     by_name = {program.name: program for program in PROGRAMS}
-    commits = ", ".join(sorted({row["commit"] for row in rows}))
-    lines = [_HEAD.format(answered=answered, count=len(rows), commits=commits)]
+    dates = " and ".join(sorted({row["date"] for row in rows}))
+    lines = [_HEAD.format(answered=answered, count=len(rows), listed=len(PROGRAMS), dates=dates)]
     for row in rows:
         program = by_name[row["name"]]
         address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
@@ -170,14 +164,15 @@ def _document(rows: list[dict[str, Any]]) -> str:
 
 _HEAD = """# Other people's programs
 
-{answered} of {count} public programs give an estimate; the others end with the sentence in the
-table. They are unmodified but for their data, which is made up, and their arguments.
+{answered} of the {count} public programs that were run give an estimate; the others end with the
+sentence in the table. The list has {listed}. They are unmodified but for their data, which is made
+up, and their arguments.
 `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
 the data, and the libraries' versions.
 
-CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. All rows are of
-one pass, with peakline at {commits}. The times are wall times on a 2-core machine that others used,
-imports included.
+CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. Measured on
+{dates}. The times are wall times on a 2-core machine that ten other processes used, imports
+included; alone, most take 10 to 40 s.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""
