@@ -171,8 +171,9 @@ up, and their arguments.
 the data, and the libraries' versions.
 
 CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. Measured on
-{dates}. The times are wall times on a 2-core machine that ten other processes used, imports
-included; alone, most take 10 to 40 s.
+{dates}; a program that failed was run again when what stopped it was mended. The times are wall
+times on a 2-core machine that ten other processes used, imports included; alone, most take 10 to
+40 s.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""
