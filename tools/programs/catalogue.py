@@ -341,7 +341,7 @@ PROGRAMS = [
         "nanochat_base",
         "karpathy/nanochat",
         ".",
-        "-m scripts.base_train -- --depth=12 --device-batch-size=8 --num-iterations=20"
+        "--eager -m scripts.base_train -- --depth=12 --device-batch-size=8 --num-iterations=20"
         " --eval-tokens=65536 --core-metric-every=-1",
         {"made": "nanochat"},
         environment={"NANOCHAT_BASE_DIR": "made"},
