@@ -99,10 +99,10 @@ def to_toml(name: str, numbers: dict[str, str | int]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_times(text: str, table_path: str | None) -> str:
+def _with_times(text: str, seconds: float, table_path: str | None) -> str:
     from peakline import _calibrate_time
 
-    rows = _calibrate_time.table()
+    rows = _calibrate_time.table(seconds=seconds)
     if table_path:
         Path(table_path).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return _calibrate_time.calibrated(text, rows, _calibrate_time.host())
@@ -124,6 +124,13 @@ def main(argv: list[str]) -> int:
         help="also measure how fast it is: up to eight minutes; the GPU must be idle otherwise",
     )
     parser.add_argument(
+        "--seconds",
+        type=float,
+        default=420.0,
+        metavar="N",
+        help="with --time: stop measuring after this long (default: 420)",
+    )
+    parser.add_argument(
         "--table", metavar="FILE", help="with --time: keep the measured calls (.jsonl)"
     )
     args = parser.parse_args(argv)
@@ -135,7 +142,7 @@ def main(argv: list[str]) -> int:
         return BAD_USAGE
     text = to_toml(*profile(args.device))
     if args.time:
-        text = _with_times(text, args.table)
+        text = _with_times(text, args.seconds, args.table)
     if args.output is None:
         print(text, end="")
         return 0

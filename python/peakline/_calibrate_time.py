@@ -20,6 +20,8 @@ Row = dict[str, Any]
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _CALLS = 40  # between events, of each row
 _LONG_US = 20_000.0  # of a call: fewer of these are enough
+_EVENT_ISSUE_US = 5.0  # of the host, for each event
+_CYCLES_PER_US = 2_000  # no GPU is quicker than that by much
 _MOST_ELEMENTS = 1 << 27
 
 
@@ -57,14 +59,14 @@ def _times(call: Callable[[], Any]) -> list[float]:
     """Microseconds between events around each of many calls that are queued back to back."""
     for _ in range(3):
         call()
-    torch.cuda.synchronize()
     first = _between(call, 1)[0]
-    return _between(call, 5 if first > _LONG_US else _CALLS)
+    return _between(call, 5 if first > _LONG_US else _CALLS, _issue_us(call, 3))
 
 
-def _between(call: Callable[[], Any], count: int) -> list[float]:
+def _between(call: Callable[[], Any], count: int, issue_us: float = 20.0) -> list[float]:
     events = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    _hold_back()
+    torch.cuda.synchronize()
+    _hold_back(count * (issue_us + _EVENT_ISSUE_US))
     events[0].record()
     for event in events[1:]:
         call()
@@ -73,11 +75,11 @@ def _between(call: Callable[[], Any], count: int) -> list[float]:
     return [1e3 * a.elapsed_time(b) for a, b in itertools.pairwise(events)]
 
 
-def _hold_back() -> None:
+def _hold_back(us: float) -> None:
     """Keeps the GPU busy while the calls are issued, so that they wait in its queue."""
     sleep = getattr(torch.cuda, "_sleep", None)
     if sleep is not None and not _C.vgpu.active():
-        sleep(8_000_000)
+        sleep(int(_CYCLES_PER_US * (1000 + 2 * us)))
 
 
 def _log_range(rng: random.Random, low: int, high: int, multiple: int = 1) -> int:
@@ -248,7 +250,6 @@ def host() -> dict[str, float]:
 
 
 def _issue_us(call: Callable[[], Any], count: int) -> float:
-    call() if count > 3 else None
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(count):
