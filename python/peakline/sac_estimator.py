@@ -181,7 +181,9 @@ class SACEstimator(TorchDispatchMode):
         for tensor in tensors_in(out):
             for storage in get_untyped_storages(tensor):
                 storages[storage] = tensor.device.type == "cuda"
-        is_view = gives_view(func)
+        # `_unsafe_view` does not say so, and gives its argument's memory.
+        given = {s for t in tensors_in((args, kwargs)) for s in get_untyped_storages(t)}
+        is_view = gives_view(func) or (not _is_inplace(func) and set(storages) <= given)
         size = 0 if is_view else sum(_allocated(s, gpu) for s, gpu in storages.items())
         index, ids, inplace = self._get_inplace_metadata(func, set(storages))
         for name in self._mod_tracker.parents:

@@ -54,6 +54,22 @@ def test_views_random_and_in_place_ops_are_found() -> None:
     assert stats.inplace_ops == [(2, 1), (3, 1), (4, 1)]
 
 
+def test_an_op_that_gives_its_arguments_memory_is_a_view_although_it_does_not_say_so() -> None:
+    class Three(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(8, 8, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(self.inner(x))
+
+    with FakeTensorMode():
+        stats = estimated(Three(), torch.rand(2, 4, 8)).sac_mod_stats["Three"]
+    assert stats.func_names == ["t", "view", "mm", "_unsafe_view", "sin"]
+    assert stats.view_like_ops == [0, 1, 3]
+    assert stats.memory[3] == 0
+
+
 @pytest.mark.parametrize("mode", [COST, "operator-level-benchmark"])
 def test_the_same_is_found_on_a_virtual_gpu(mode: str) -> None:
     with peakline.virtual_gpu("h200"):
