@@ -1,11 +1,15 @@
 """Time to plan checkpointing, beside upstream's solver: `python benchmarks/plan_solver.py`.
 
 Models of 12, 32 and 126 layers; the same graph and budget for both. Upstream's sac_ilp needs pulp.
+Its solver (CBC) gets `--limit` seconds for each, 120 unless told; a plan that it has by then
+counts, optimal or not.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import functools
 import sys
 import time
 from collections import OrderedDict
@@ -70,30 +74,50 @@ def _left(names: list[tuple[str, bool]]) -> list[str]:
     return order + stack[::-1]
 
 
-def timed(solve: Any, graph: Graph, budget: float) -> tuple[float, float, int]:
+def timed(solve: Any, graph: Graph, budget: float) -> tuple[float, float | None]:
+    """Seconds, and milliseconds of recomputation: None when there is no plan."""
     begin = time.perf_counter()
     plan, ms, _ = solve(graph, memory_budget=budget)
-    return time.perf_counter() - begin, ms, len(plan)
+    return time.perf_counter() - begin, ms if plan else None
 
 
-def main() -> int:
+def limited_upstream(seconds: float) -> Any:
+    """Upstream's module, whose solver stops after so long; None without pulp."""
     try:
         from torch.distributed._tools import sac_ilp as upstream
     except ImportError as error:
         print(f"upstream is left out: {error}", file=sys.stderr)
-        upstream = None
+        return None
+    solver: Any = upstream.PULP_CBC_CMD  # type: ignore[attr-defined]
+    upstream.PULP_CBC_CMD = functools.partial(_solver, solver, seconds)  # type: ignore[attr-defined]
+    return upstream
+
+
+def _solver(solver: Any, seconds: float, **options: Any) -> Any:
+    return solver(**{**options, "timeLimit": seconds})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of upstream's solver")
+    args = parser.parse_args()
+    upstream = limited_upstream(args.limit)
     timed(sac_ilp.sac_milp, transformer(2), 100)  # both solvers are loaded
     print(f"{'layers':>6} {'peakline':>10} {'recompute':>10}  {'upstream':>10} {'recompute':>10}")
     for layers in LAYERS:
         graph = transformer(layers)
         budget = (2000 + layers * (20 + 240 * 0.55) + 60) / 1024
-        seconds, ms, _ = timed(sac_ilp.sac_milp, copy.deepcopy(graph), budget)
-        line = f"{layers:6} {seconds:9.3f}s {ms:8.2f}ms"
+        seconds, ms = timed(sac_ilp.sac_milp, copy.deepcopy(graph), budget)
+        line = f"{layers:6} {seconds:9.3f}s {_told(ms)}"
         if upstream is not None:
-            theirs, their_ms, _ = timed(upstream.sac_milp, copy.deepcopy(graph), budget)
-            line += f"  {theirs:9.3f}s {their_ms:8.2f}ms  {theirs / seconds:6.1f}x"
+            theirs, their_ms = timed(upstream.sac_milp, copy.deepcopy(graph), budget)
+            line += f"  {theirs:9.3f}s {_told(their_ms)}  {theirs / seconds:6.1f}x"
         print(line, flush=True)
     return 0
+
+
+def _told(ms: float | None) -> str:
+    return "   no plan" if ms is None else f"{ms:8.2f}ms"
 
 
 if __name__ == "__main__":
