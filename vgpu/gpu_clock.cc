@@ -17,11 +17,9 @@ constexpr std::int64_t kNetworkStream = -1;
 Clock::Stream current(int device) { return {device, ThisThread::stream(device)}; }
 
 // Autograd calls with gradients off; with them on, backward computes a checkpointed forward again.
-// Where no graph is recorded, in optimizers mostly, no modules are around an op, and it costs the
-// host about as much as a view does.
 Issue issuer() {
   if (c10::GradMode::is_enabled()) return Issue::kForward;
-  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kView;
+  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kForward;
 }
 
 double host_us() {
@@ -32,9 +30,17 @@ double host_us() {
 
 }  // namespace
 
+void GpuClock::catch_up() {
+  const std::uint64_t now = python_calls.load(std::memory_order_relaxed);
+  if (now == seen_calls_) return;
+  clock_.python(now - seen_calls_);
+  seen_calls_ = now;
+}
+
 void GpuClock::op(int device, const OpTime& time) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.op(current(device), time, issuer());
 }
 
@@ -51,6 +57,7 @@ void GpuClock::op(int device, const char* name, const at::Tensor& self, const at
 void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   const Clock::Stream stream = current(device);
   clock_.host(profile_.time.host_op_us);
   clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyIn);
@@ -61,6 +68,7 @@ void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits)
 void GpuClock::copy_to_host(int device, double bytes, bool pinned, bool waits) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   const Clock::Stream stream = current(device);
   clock_.host(profile_.time.host_op_us);
   clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyOut);
@@ -72,6 +80,7 @@ void GpuClock::read_value(int device) { copy_to_host(device, 8, true, true); }
 void GpuClock::collective(int device, CollectiveKind kind, double bytes, int ranks, bool async) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   const Clock::Stream stream = current(device);
   const Clock::Stream network{device, kNetworkStream};
   clock_.host(profile_.time.host_op_us);
@@ -84,6 +93,7 @@ void GpuClock::collective(int device, CollectiveKind kind, double bytes, int ran
 void GpuClock::join(int device) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.wait(current(device), clock_.record({device, kNetworkStream}));
 }
 
@@ -95,35 +105,41 @@ void GpuClock::set_per_node(int gpus) {
 double GpuClock::record(int device, std::int64_t stream) {
   if (!on_) return host_us();
   const std::lock_guard guard(mutex_);
+  catch_up();
   return clock_.record({device, stream});
 }
 
 void GpuClock::wait(int device, std::int64_t stream, double when) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.wait({device, stream}, when);
 }
 
 void GpuClock::synchronize(double when) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.synchronize(when);
 }
 
 void GpuClock::synchronize_stream(int device, std::int64_t stream) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.synchronize_stream({device, stream});
 }
 
 void GpuClock::synchronize_device(int device) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
+  catch_up();
   clock_.synchronize_device(device);
 }
 
 Timing GpuClock::timing() {
   const std::lock_guard guard(mutex_);
+  if (on_) catch_up();
   return clock_.timing();
 }
 

@@ -105,7 +105,8 @@ def _with_times(text: str, seconds: float, table_path: str | None) -> str:
     rows = _calibrate_time.table(seconds=seconds)
     if table_path:
         Path(table_path).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return _calibrate_time.calibrated(text, rows, _calibrate_time.host())
+    sheet = _calibrate_time.data_sheet(torch.cuda.get_device_name())
+    return _calibrate_time.calibrated(text, rows, _calibrate_time.host(), sheet)
 
 
 def main(argv: list[str]) -> int:

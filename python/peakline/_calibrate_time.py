@@ -8,13 +8,13 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from peakline import _C
+from peakline import _C, _host_programs
 
 Row = dict[str, Any]
 _DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
@@ -228,25 +228,26 @@ _FAMILIES: dict[str, Callable[[random.Random], tuple[Row, Callable[[], Any]]]] =
 
 def host() -> dict[str, float]:
     """What the host and its link to the GPU take."""
-    x = torch.ones(64, device="cuda")
-    parameter = torch.ones(64, device="cuda", requires_grad=True)
     found = {"event_us": statistics.median(_between(lambda: None, 50))}
-    found["host_op_us"] = _issue_us(lambda: x + x, 2000)
-
-    def chain() -> torch.Tensor:
-        y = parameter
-        for _ in range(400):
-            y = y * 1.5
-        return y.sum()
-
-    losses: Iterator[torch.Tensor] = iter([chain() for _ in range(3)])
-    found["host_backward_us"] = _issue_us(lambda: next(losses).backward(), 3) / 401
+    found |= _host_programs.fitted(_host_programs.measured(), _host_programs.counts())
+    found["host_launch_us"] = _launch_us()
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for _ in range(200):
         torch.cuda.synchronize()
     found["host_sync_us"] = 1e6 * (time.perf_counter() - begin) / 200
     return found | _link()
+
+
+def _launch_us() -> float:
+    """One kernel more: a list too long for one launch, beside one that is not."""
+    short, long = ([torch.ones(1, device="cuda") for _ in range(n)] for n in (64, 64 * 16))
+    with torch.no_grad():
+        few, many = (
+            min(_issue_us(lambda x=x: torch._foreach_mul_(x, 1.0), 10) for _ in range(5))
+            for x in (short, long)
+        )
+    return max(0.0, (many - few) / 15)
 
 
 def _issue_us(call: Callable[[], Any], count: int) -> float:
@@ -271,14 +272,46 @@ def _link() -> dict[str, float]:
     return {"pcie_gbps": rate / 1e3, "pcie_us": start}
 
 
-def calibrated(profile_toml: str, rows: list[Row], numbers: dict[str, float]) -> str:
+_SHEET = ("tensor16_tflops", "tensor8_tflops", "tf32_tflops", "f32_tflops", "f64_tflops")
+_SHEET_LINKS = ("dram_gbps", "nvlink_gbps", "network_gbps")
+
+
+def data_sheet(name: str) -> list[str]:
+    """The lines of a profile with the peaks of this GPU: the vendor's where peakline knows it.
+
+    Shares of peaks are what kernels tell; an unknown GPU's peaks are what its best kernels reach.
+    """
+    try:
+        known = _C.cost.Profile(name).to_toml().splitlines()
+    except ValueError:
+        return ["[estimated]", *(f"{key} = {value:.6g}" for key, value in _peaks().items())]
+    kept = [line for line in known if line.split(" =")[0] in (*_SHEET, *_SHEET_LINKS)]
+    return ["[public]", *kept]
+
+
+def _peaks() -> dict[str, float]:
+    """By one long product and one long copy, at the shares that an H200 has of its data sheet."""
+    share = {"tensor": 0.83, "dram": 0.91}
+    n = 8192
+    a = torch.ones(n, n, dtype=torch.float16, device="cuda")
+    large = torch.ones(1 << 28, dtype=torch.uint8, device="cuda")
+    product, copy = (min(_times(call)) for call in (lambda: a @ a, large.clone))
+    return {
+        "tensor16_tflops": 2 * n**3 / product / 1e6 / share["tensor"],
+        "dram_gbps": 2 * large.numel() / copy / 1e3 / share["dram"],
+    }
+
+
+def calibrated(
+    profile_toml: str, rows: list[Row], numbers: dict[str, float], sheet: list[str]
+) -> str:
     """The profile with the rates that `rows` and the host's numbers tell."""
     import tempfile
 
     lines = [f"{key} = {value:.6g}" for key, value in numbers.items()]
     text = profile_toml.replace("[measured]\n", "[measured]\n" + "\n".join(lines) + "\n", 1)
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-        file.write(text)
+        file.write(text + "\n".join(sheet) + "\n")
         file.flush()
         start = _C.cost.Profile(file.name)
     jsonl = "\n".join(json.dumps(row) for row in rows)

@@ -19,7 +19,7 @@ namespace peakline {
 struct Timing {
   double elapsed_ms = 0;
   double host_ms = 0;            // the host issued work; it waited in the rest
-  double gpu_busy_ms = 0;        // a kernel, a copy or a collective ran
+  double gpu_busy_ms = 0;        // a kernel, a copy or a collective ran, gaps between kernels not
   double network_ms = 0;         // a collective ran
   double hidden_network_ms = 0;  // and a kernel beside it
   double compute_ms = 0;         // in kernels that arithmetic bounds
@@ -37,11 +37,10 @@ struct Timing {
 
 Timing operator-(const Timing& later, const Timing& earlier) noexcept;
 
-// What the host does for an op.
+// Who calls an op.
 enum class Issue : std::uint8_t {
-  kForward,   // called from the program
-  kBackward,  // called by autograd
-  kView,      // starts nothing
+  kForward,   // the program
+  kBackward,  // autograd
 };
 
 // The clock of one process with its GPUs. Not thread-safe.
@@ -61,6 +60,8 @@ class Clock {
   // Work that the host has issued already: a copy, a collective.
   void work(Stream stream, const OpTime& time, Engine engine);
   void host(double us);
+  // The program called so many Python functions since it was last asked.
+  void python(std::uint64_t calls) { host(static_cast<double>(calls) * rates_.host_python_us); }
 
   // An event recorded now happens at this time.
   [[nodiscard]] double record(Stream stream) const;
@@ -106,6 +107,7 @@ class Clock {
   };
 
   double place(Stream stream, const OpTime& time, Engine engine);
+  [[nodiscard]] double gaps_us(const OpTime& time, Engine engine) const;
   double& end_of(Stream stream);
 
   const TimeRates rates_;

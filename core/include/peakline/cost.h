@@ -20,6 +20,7 @@ struct OpTime {
   double flops = 0;  // of matrix products, attention and convolutions: what utilisation counts
   double bytes = 0;  // read and written, as the kernels do it
   int kernels = 0;
+  double issue = 1;  // what the host does for it, in ops that only start a kernel
   TimeBound bound = TimeBound::kLatency;  // of its longest kernel
   bool guessed = false;                   // no rule: by the size of its tensors
 };

@@ -40,8 +40,9 @@ struct TimeRates {
   double network_us = -1;
 
   // The host that issues the work: the machine that trains, not the one that predicts.
-  double host_op_us = -1;        // an op called from Python, forward
-  double host_backward_us = -1;  // an op that autograd calls
+  double host_op_us = -1;        // an op that only starts a kernel, called by the program
+  double host_backward_us = -1;  // one that autograd calls, with its share of the engine
+  double host_python_us = -1;    // a call of a Python function: the Python between ops
   double host_launch_us = -1;    // each kernel more
   double host_sync_us = -1;      // waiting for the GPU, once it is done
 

@@ -33,7 +33,8 @@ constexpr std::array<Work, 16> kWork{{
 }};
 // Addresses are computed for each operand where shapes differ, or layouts do.
 constexpr double kAddresses = 71;
-// Types that differ are converted one element at a time.
+// Types that differ are converted one element at a time, but for copies of floats to 16 bits, which
+// have a kernel with wide loads.
 constexpr double kConversion = 84;
 // A transposed operand brings a whole sector of memory for one element.
 constexpr double kSector = 32;
@@ -67,6 +68,12 @@ int innermost(const TensorMeta& tensor) {
   return found;
 }
 
+bool narrows(std::string_view name, const TensorMeta& from, const TensorMeta& to) {
+  const bool copies = name == "_to_copy" || name == "copy";
+  const bool half = to.dtype == DType::kBFloat16 || to.dtype == DType::kFloat16;
+  return copies && half && from.dtype == DType::kFloat32;
+}
+
 struct Shape {
   double elements = 0;  // of the result
   bool addresses = false;
@@ -81,7 +88,9 @@ Shape shape_of(const CallView& view) {
   each_tensor(view.call, [&](const TensorMeta& tensor) {
     if (tensor.numel() <= 1 || !tensor.on_gpu) return;
     shape.elements = std::max(shape.elements, static_cast<double>(tensor.numel()));
-    if (tensor.dtype != first.dtype && tensor.dtype != DType::kBool) shape.converts = true;
+    if (tensor.dtype != first.dtype && tensor.dtype != DType::kBool) {
+      shape.converts = shape.converts || !narrows(view.name, tensor, first);
+    }
     if (tensor.sizes != first.sizes || tensor.strides != first.strides) shape.addresses = true;
     const int inner = innermost(tensor);
     if (tensor.sizes.size() == first.sizes.size() && inner >= 0 && innermost(first) >= 0 &&

@@ -42,24 +42,38 @@ Network network_of(const CallView& view, const TensorMeta& input, std::size_t mo
   return n;
 }
 
-void add_passes(const Network& n, double times, OpTimer& op) {
+Gemm product(const Network& n, double m, double columns, double k) {
+  return {.m = m, .n = columns, .k = k, .dtype = n.dtype, .allow_tf32 = n.allow_tf32};
+}
+
+// A step after another: a small product, and the cell's arithmetic.
+void add_steps(const Network& n, const Gemm& hidden, OpTimer& op) {
+  for (double i = 0; i < n.steps; ++i) {
+    add_gemm(hidden, op);
+    op.add({});
+  }
+}
+
+// Each direction by itself.
+void add_forward(const Network& n, double width, OpTimer& op) {
+  add_gemm(product(n, n.steps * n.batch, n.gates * n.hidden, width), op);
+  add_steps(n, product(n, n.batch, n.gates * n.hidden, n.hidden), op);
+}
+
+// Gradients of the hidden state step by step; those of the inputs and of both weights at once.
+void add_backward(const Network& n, double width, OpTimer& op) {
+  const double rows = n.steps * n.batch;
+  add_steps(n, product(n, n.batch, n.hidden, n.gates * n.hidden), op);
+  add_gemm(product(n, rows, width, n.gates * n.hidden), op);
+  add_gemm(product(n, n.gates * n.hidden, width, rows), op);
+  add_gemm(product(n, n.gates * n.hidden, n.hidden, rows), op);
+}
+
+template <class Add>
+void each_layer(const Network& n, OpTimer& op, Add&& add) {
   for (double layer = 0; layer < n.layers; ++layer) {
     const double width = layer == 0 ? n.input : n.hidden * n.directions;
-    for (double pass = 0; pass < times; ++pass) {
-      Gemm inputs{.m = n.steps * n.batch,
-                  .n = n.gates * n.hidden * n.directions,
-                  .k = width,
-                  .dtype = n.dtype,
-                  .allow_tf32 = n.allow_tf32};
-      add_gemm(inputs, op);
-      Gemm step{.batch = n.directions,
-                .m = n.batch,
-                .n = n.gates * n.hidden,
-                .k = n.hidden,
-                .dtype = n.dtype,
-                .allow_tf32 = n.allow_tf32};
-      for (double i = 0; i < n.steps; ++i) add_gemm(step, op);
-    }
+    for (double direction = 0; direction < n.directions; ++direction) add(n, width, op);
   }
 }
 
@@ -68,12 +82,12 @@ void add_passes(const Network& n, double times, OpTimer& op) {
 bool recurrent_rules(const CallView& view, OpTimer& op) {
   // _cudnn_rnn(input, weights, stride, weight_buf, hx, cx, mode, hidden_size, proj_size, ...)
   if (view.name == "_cudnn_rnn") {
-    add_passes(network_of(view, view.args.tensor(0), 6), 1, op);
+    each_layer(network_of(view, view.args.tensor(0), 6), op, add_forward);
     return true;
   }
   // _cudnn_rnn_backward(input, weights, stride, weight_buf, hx, cx, output, 3 gradients, mode, ...)
   if (view.name == "_cudnn_rnn_backward") {
-    add_passes(network_of(view, view.args.tensor(0), 10), 2, op);
+    each_layer(network_of(view, view.args.tensor(0), 10), op, add_backward);
     return true;
   }
   return false;

@@ -46,7 +46,7 @@ struct Rate {
   double most;
 };
 
-inline constexpr std::array<Rate, 28> kRates{{
+inline constexpr std::array<Rate, 29> kRates{{
     {"tensor16_tflops", &TimeRates::tensor16_tflops, 0.01, 1e6},
     {"tensor8_tflops", &TimeRates::tensor8_tflops, 0.01, 1e6},
     {"tf32_tflops", &TimeRates::tf32_tflops, 0.01, 1e6},
@@ -73,6 +73,7 @@ inline constexpr std::array<Rate, 28> kRates{{
     {"network_us", &TimeRates::network_us, 0, 1e4},
     {"host_op_us", &TimeRates::host_op_us, 0, 1e4},
     {"host_backward_us", &TimeRates::host_backward_us, 0, 1e4},
+    {"host_python_us", &TimeRates::host_python_us, 0, 1e4},
     {"host_launch_us", &TimeRates::host_launch_us, 0, 1e4},
     {"host_sync_us", &TimeRates::host_sync_us, 0, 1e4},
 }};

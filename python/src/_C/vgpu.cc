@@ -8,6 +8,7 @@
 
 #include "bindings.h"
 #include "errors.h"
+#include "python_calls.h"
 #include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/generator.h"
@@ -71,6 +72,7 @@ void enter(const py::dict& options) {
   engine.planner = planner_of(options);
   engine.clock = option(options, "clock", true);
   throw_if_error(vgpu::enter(engine));
+  count_python_calls(engine.clock);
 }
 
 py::dict memory_stats(int device) {
@@ -399,7 +401,10 @@ void bind_tensors(py::module_& m) {
 void bind_vgpu(py::module_& parent) {
   py::module_ m = parent.def_submodule("vgpu", "The virtual GPU's engine.");
   m.def("enter", &enter);
-  m.def("leave", &vgpu::leave);
+  m.def("leave", [] {
+    count_python_calls(false);
+    vgpu::leave();
+  });
   m.def("active", [] { return vgpu::current_engine() != nullptr; });
   // What is recorded now is written by the recorder that is current at this call.
   m.def("record", [] { engine().memory().record_into(capture::current_recorder()); });

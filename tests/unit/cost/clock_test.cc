@@ -44,6 +44,43 @@ TEST(Clock, ShortKernelsAreBoundByTheHost) {
   EXPECT_EQ(timing.bound_by(), "host");
 }
 
+TEST(Clock, PythonBetweenOpsIsTheHosts) {
+  TimeRates rates = host_of(1);
+  rates.host_python_us = 0.5;
+  Clock clock(rates);
+  clock.python(100);
+  clock.op(kMain, kernel(2), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.timing().host_ms, 0.051);
+  EXPECT_DOUBLE_EQ(clock.timing().elapsed_ms, 0.053);
+}
+
+TEST(Clock, AnOpThatAsksALibraryTakesTheHostLonger) {
+  Clock clock(host_of(10));
+  OpTime product = kernel(2);
+  product.issue = 3;
+  clock.op(kMain, product, Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.now_us(), 30);
+}
+
+TEST(Clock, GapsBetweenKernelsTakeTimeAndAreNotBusy) {
+  TimeRates rates = host_of(0);
+  rates.event_us = 1;
+  Clock clock(rates);
+  for (int i = 0; i < 10; ++i) clock.op(kMain, kernel(5), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.timing().elapsed_ms, 0.050);
+  EXPECT_NEAR(clock.timing().gpu_busy_ms, 0.040, 1e-9);
+}
+
+TEST(Clock, AKernelOfAStreamWithPriorityStartsBesideALongOneWhichTakesLonger) {
+  constexpr Clock::Stream kFirst{0, 5};  // torch's first stream of priority -1
+  Clock clock(host_of(0));
+  clock.op(kMain, kernel(100), Issue::kForward);
+  clock.op(kFirst, kernel(10), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.record(kFirst), 10);
+  clock.op(kMain, kernel(100), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.record(kMain), 210);
+}
+
 TEST(Clock, AnEventHappensWhenItsStreamGetsThere) {
   Clock clock(host_of(1));
   const double before = clock.record(kMain);
