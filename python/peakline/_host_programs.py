@@ -184,7 +184,8 @@ def _host_ms(unknown: str) -> dict[str, Parts]:
         for line in _C.cost.Profile("h200").to_toml().splitlines()
         if line.split(" =")[0] not in _HOST
     ]
-    text = "\n".join([*known, *([] if "[estimated]" in known else ["[estimated]"]), *lines]) + "\n"
+    at = known.index("[estimated]") + 1
+    text = "\n".join([*known[:at], *lines, *known[at:]]) + "\n"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "counting.toml"
         path.write_text(text)

@@ -12,9 +12,11 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from peakline import _C
+from peakline import _C, _stream_spans
 from peakline._patches import Patches
 
+# Kernels, copies and collectives of the last step that are remembered.
+_MOST_SPANS = 20_000
 _OFF = "this run has no clock: it was switched off"
 
 
@@ -46,6 +48,9 @@ class StepTimes:
         self._last = self._start
         self._steps: list[Timing] = []
         self._total: Timing | None = None
+        self._edges: list[float] = [0.0]  # ends of steps, in microseconds
+        if self.on:
+            _C.vgpu.keep_spans(_MOST_SPANS)
         self.inputs = FirstInputs()
 
     def step_ended(self) -> None:
@@ -55,11 +60,18 @@ class StepTimes:
         now = _C.vgpu.timing()
         self._steps.append(Timing(**now.since(self._last).to_dict()))
         self._last = now
+        self._edges = [self._edges[-1], 1e3 * now.to_dict()["elapsed_ms"]]
         self.inputs.step_ended()
 
     def close(self) -> None:
         """The clock is about to go: what it says stays."""
         self._total = self.total()
+
+    def streams(self) -> str:
+        """The last step's streams as JSON, for a report; empty without a step."""
+        if not self._steps:
+            return ""
+        return _stream_spans.as_json(_C.vgpu.spans(), *self._edges)
 
     def total(self) -> Timing:
         """Of all that has run so far."""

@@ -27,6 +27,7 @@ from peakline._dropin.tables import table
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
 from peakline.runtime_estimator import COST_MODEL, RuntimeEstimator, check_place
+from peakline.track import note_in_recordings
 
 __all__ = ["MSPS", "SACEstimator", "SACGreedyOrderMeta", "SACStats", "SACTradeOffStats"]
 
@@ -226,6 +227,7 @@ class SACEstimator(TorchDispatchMode):
                 save_tradeoff_graphs,
                 name,
             )
+        note_in_recordings("tradeoffs", tradeoff_chart.as_json(self.sac_mod_tradeoff_stats))
 
     def display_sac_stats(self, sac_stats: SACStats, print_tabular: bool = False) -> None:
         """Prints a module's ops."""

@@ -32,6 +32,16 @@ Models = nn.Module | Iterable[nn.Module] | None
 Optimizers = Optimizer | Iterable[Optimizer] | None
 
 
+# From start to stop: who finds something about the run tells them.
+_RUNNING: list[Tracker] = []
+
+
+def note_in_recordings(key: str, value: str) -> None:
+    """A fact for every recording that is being made."""
+    for tracker in _RUNNING:
+        tracker.note(key, value)
+
+
 class Tracker:
     """Tracks everything between start() and stop(). `track()` is the usual way to use it."""
 
@@ -84,6 +94,7 @@ class Tracker:
             # Held no longer: what the program deletes must go away.
             self._models, self._optimizers = [], []
         self._session = session
+        _RUNNING.append(self)
         return Run(spool, self._sync)
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
@@ -162,6 +173,7 @@ class Tracker:
         session, self._session = self._session, None
         if session is None:
             return
+        _RUNNING.remove(self)
         self._patches.restore()
         if session.recording:  # not in a forked child
             session.label_alive()  # what the last step replaced after its backward

@@ -112,6 +112,7 @@ class virtual_gpu:
             self._tracker = tracker
             self._run = run
             self.times = StepTimes()
+            stack.callback(_note_streams, tracker, self.times)
             run._timing = self.times.total
             stack.callback(self.times.inputs.close)
             self.job.label_comm = tracker.label_comm
@@ -215,6 +216,11 @@ def _note_limits(tracker: Tracker) -> None:
         if fraction < 1.0:
             limit = int(fraction * _C.vgpu.properties(i)["total_memory"])
             tracker.note(f"allocator_limit.cuda:{i}", str(limit))
+
+
+def _note_streams(tracker: Tracker, times: StepTimes) -> None:
+    if text := times.streams():
+        tracker.note("streams", text)
 
 
 def _note_facts(tracker: Tracker) -> None:

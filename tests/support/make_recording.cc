@@ -127,6 +127,19 @@ TraceBuilder settings() {
   return trace.alloc("b", 80_MiB).oom(100_MiB);
 }
 
+// Facts that the report draws; `whole` or not of the form that it knows.
+TraceBuilder pictures(bool whole) {
+  TraceBuilder trace = training();
+  const char* spans = whole ? "[[0,40,0],[50,30,1]]" : "[[0,\"<b>\",0]]";
+  trace.info("streams", std::string(R"({"us":100,"kinds":["compute","memory"],"streams":[)") +
+                            R"({"device":0,"name":"default stream","spans":)" + spans + "}]}");
+  trace.info(
+      "tradeoffs",
+      whole ? R"({"Net":{"memory":1048576,"ms":2.5,"points":[[0.1,0],[1,1]],"pieces":[[0,1,0]]}})"
+            : R"({"Net":{"memory":"<b>"}})");
+  return trace;
+}
+
 TraceBuilder impossible() {
   TraceBuilder trace;
   trace.alloc("a", 4_MiB).free("ghost").free("a").free("a").op_end().leave("Net").enter("Net");
@@ -153,6 +166,8 @@ Status make(const std::string& name, const std::string& path) {
   if (name == "odd-names") return odd_names().write(path);
   if (name == "scripts") return scripts().write(path);
   if (name == "two-devices") return two_devices().write(path);
+  if (name == "pictures") return pictures(true).write(path);
+  if (name == "odd-pictures") return pictures(false).write(path);
   if (name == "impossible") return impossible().write(path);
   if (name == "settings") return settings().write(path);
   if (name == "empty") return TraceBuilder{}.write(path);

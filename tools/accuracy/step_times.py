@@ -2,11 +2,13 @@
 
     python tools/accuracy/step_times.py predict -o predicted.jsonl [--workloads FILE.py] [NAME ...]
     python tools/accuracy/step_times.py measure -o measured.jsonl  [--workloads FILE.py] [NAME ...]
-    python tools/accuracy/step_times.py compare predicted.jsonl measured.jsonl
+    python tools/accuracy/step_times.py upstream -o upstream.jsonl [--workloads FILE.py] [NAME ...]
+    python tools/accuracy/step_times.py compare predicted.jsonl measured.jsonl [upstream.jsonl]
 
 FILE.py has W = {name: build(device)}, and what build gives has step(). Without it: the models of
 docs/accuracy.md and three programs of two streams. Every workload runs in a process of its own.
-Predictions need no GPU; make and keep them before measuring.
+Predictions need no GPU; make and keep them before measuring. `upstream` asks torch's
+RuntimeEstimator for its cost model's answer, which reads the rates of the real GPU.
 """
 
 from __future__ import annotations
@@ -31,9 +33,13 @@ def builders(path: str | None) -> dict[str, Callable[[str], Any]]:
 
         found: dict[str, Callable[[str], Any]] = workload_file.load(path).W
         return found
-    from accuracy import fresh_models, models, stream_programs
+    from accuracy import fresh_models, models, stream_programs, unseen_models, zoo_models
 
-    return {**models.MODELS, **fresh_models.MODELS, **stream_programs.PROGRAMS}
+    trained = {name: build for name, build in zoo_models.MODELS.items() if "generate" not in name}
+    by_file = (models.MODELS, fresh_models.MODELS, unseen_models.MODELS, trained)
+    return {
+        name: build for part in (*by_file, stream_programs.PROGRAMS) for name, build in part.items()
+    }
 
 
 def stepper(build: Callable[[str], Any]) -> Callable[[], Any]:
@@ -57,7 +63,22 @@ def predict(build: Callable[[str], Any], gpu: str) -> dict[str, Any]:
         found = _C.vgpu.timing().since(before).to_dict()
     names = {"elapsed_ms": "step_ms", "gpu_busy_ms": "gpu_busy_ms", "host_ms": "host_ms"}
     kept = {key: found[key] for key in ("bound_by", "ops", "kernels", "latency_ms")}
-    return {**{new: found[old] for old, new in names.items()}, **kept}
+    peak = _C.cost.Profile(gpu).peak_tflops * 1e9  # operations a millisecond
+    by_peak = {"flops_over_peak_ms": found["flops"] / peak}
+    return {**{new: found[old] for old, new in names.items()}, **kept, **by_peak}
+
+
+def upstream(build: Callable[[str], Any], _: str) -> dict[str, Any]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.runtime_estimator import RuntimeEstimator
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        step = stepper(build)
+        step()
+        estimator = RuntimeEstimator()
+        with estimator(estimate_mode_type="operator-level-cost-model"):
+            step()
+    return {"upstream_ms": estimator.total_runtime}
 
 
 def measure(build: Callable[[str], Any], _: str) -> dict[str, Any]:
@@ -113,7 +134,7 @@ def run_all(args: argparse.Namespace) -> int:
 
 
 def run_one(args: argparse.Namespace) -> int:
-    action = predict if args.action == "predict" else measure
+    action = {"predict": predict, "measure": measure, "upstream": upstream}[args.action]
     print(json.dumps({"name": args.one, **action(builders(args.workloads)[args.one], args.gpu)}))
     return 0
 
@@ -123,31 +144,43 @@ def read(path: str) -> dict[str, Any]:
     return {row["name"]: row for row in rows}
 
 
-def compare(predicted: str, measured: str) -> int:
-    ours, theirs = read(predicted), read(measured)
-    print(f"{'workload':28} {'step ms':>18} {'':>7} {'GPU busy ms':>18}")
-    errors: dict[str, list[float]] = {"step_ms": [], "gpu_busy_ms": []}
+def compare(predicted: str, measured: str, beside: str | None = None) -> int:
+    """Step and busy time; FLOPs over peak and upstream's model mean busy time."""
+    ours, theirs, others = read(predicted), read(measured), read(beside) if beside else {}
+    print(f"{'workload':28} {'step ms':>18} {'':>7} {'GPU busy ms':>18} {'':>7} {'by peak':>8}")
+    errors: dict[str, list[float]] = {}
     for name in theirs:
         if name not in ours:
             continue
-        cells = []
-        for key, found in errors.items():
-            a, b = ours[name][key], theirs[name].get(key) or float("nan")
-            if b == b:
-                found.append(abs(a / b - 1))
-            cells.append(f"{a:8.2f} {b:9.2f} {100 * (a / b - 1):+6.1f}%")
-        print(f"{name:28} {cells[0]} {cells[1]}  {ours[name]['bound_by']}")
+        busy = theirs[name].get("gpu_busy_ms")
+        cells = [
+            _cell(errors, key, ours[name].get(key), theirs[name].get(key))
+            for key in ("step_ms", "gpu_busy_ms")
+        ]
+        flops = _error(errors, "FLOPs over peak", ours[name].get("flops_over_peak_ms"), busy)
+        other = _error(errors, "upstream", others.get(name, {}).get("upstream_ms"), busy)
+        print(f"{name:28} {cells[0]} {cells[1]} {flops} {other}  {ours[name]['bound_by']}")
     for key, found in errors.items():
-        if found:
-            print(
-                f"{key}: median {100 * statistics.median(found):.1f}%, most {100 * max(found):.1f}%"
-            )
+        middle, most = 100 * statistics.median(found), 100 * max(found)
+        print(f"{key}: median {middle:.1f}%, most {most:.1f}%, of {len(found)}")
     return 0
+
+
+def _error(errors: dict[str, list[float]], key: str, a: float | None, b: float | None) -> str:
+    if a is None or not b:
+        return f"{'':8}"
+    errors.setdefault(key, []).append(abs(a / b - 1))
+    return f"{100 * (a / b - 1):+7.1f}%"
+
+
+def _cell(errors: dict[str, list[float]], key: str, a: float | None, b: float | None) -> str:
+    told = [f"{value:8.2f}" if value is not None else f"{'':8}" for value in (a, b)]
+    return f"{told[0]} {told[1]:>9} {_error(errors, key, a, b)}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["predict", "measure", "compare"])
+    parser.add_argument("action", choices=["predict", "measure", "upstream", "compare"])
     parser.add_argument("names", nargs="*")
     parser.add_argument("-o", dest="output", default="step_times.jsonl")
     parser.add_argument("--workloads")

@@ -8,8 +8,10 @@ import type {RawDiff, RawReport} from './model';
 import {notesSection} from './notes';
 import {segmentsSection} from './segments';
 import {State} from './state';
+import {streamsSection} from './streams';
 import {modulesSection, opsSection, stepsSection} from './tables';
 import {Timeline} from './timeline';
+import {tradeoffsSection} from './tradeoffs';
 
 function show(app: HTMLElement, state: State): void {
   const timeline = new Timeline(state);
@@ -21,9 +23,14 @@ function show(app: HTMLElement, state: State): void {
     show(app, next);
   };
   replace(app, header(state, onDevice), h('main', {}, timeline.element, alive.element, modulesSection(state),
-          opsSection(state), stepsSection(state), segmentsSection(state), notesSection(state)), footer());
+          opsSection(state), stepsSection(state), ...drawn(state), segmentsSection(state), notesSection(state)), footer());
   timeline.draw();
   alive.show();
+}
+
+// Parts that only some recordings have.
+function drawn(state: State): HTMLElement[] {
+  return [streamsSection(state), tradeoffsSection(state)].filter((part) => part !== null);
 }
 
 function footer(): HTMLElement {

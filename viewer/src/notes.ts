@@ -22,9 +22,12 @@ function limits(state: State): string[] {
   return out;
 }
 
+// Facts that have a part of the page for themselves.
+const DRAWN = ['streams', 'tradeoffs'];
+
 export function notesSection(state: State): HTMLElement {
   const found = limits(state);
-  const info = Object.entries(state.report.summary.info);
+  const info = Object.entries(state.report.summary.info).filter(([key]) => !DRAWN.includes(key));
   return section('notes', 'What this report cannot know',
     found.length > 0 ? h('ul', {class: 'notes'}, ...found.map((text) => h('li', {}, text)))
                      : h('p', {class: 'hint'}, 'Nothing was lost or guessed in this recording.'),

@@ -18,7 +18,7 @@ describe('report', {skip, concurrency: false}, () => {
 
   before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'peakline-'));
-    for (const name of ['training', 'odd-names', 'scripts', 'empty', 'two-devices', 'synthetic:200000']) {
+    for (const name of ['training', 'odd-names', 'scripts', 'empty', 'two-devices', 'pictures', 'odd-pictures', 'synthetic:200000']) {
       const recording = join(folder, `${name.replace(':', '-')}.peak`);
       execFileSync(MAKE_RECORDING, [name, recording]);
       files[name] = recording.replace('.peak', '.html');
@@ -57,6 +57,21 @@ describe('report', {skip, concurrency: false}, () => {
       await page.waitForTimeout(100);
     }));
   }
+
+  test('the streams of a step and trade-offs are drawn', () => withPage('pictures', {}, async (page) => {
+    assert.equal(await page.locator('#streams tr').count(), 1);
+    assert.equal(await page.locator('#streams th').textContent(), 'default stream');
+    const widths = await page.$$eval('#streams rect', (all) => all.map((rect) => Number(rect.getAttribute('width'))));
+    assert.deepEqual(widths, [400, 300]);
+    assert.equal(await page.locator('#tradeoffs figure').count(), 1);
+    assert.match(await page.locator('#tradeoffs figcaption').textContent(), /Net.*1\.000 MiB, 2\.500 ms/);
+    assert.equal(await page.locator('#tradeoffs circle').count(), 2);
+    assert.doesNotMatch(await page.locator('#notes').textContent(), /default stream/);
+  }));
+
+  test('streams and trade-offs of another form are left out', () => withPage('odd-pictures', {}, async (page) => {
+    assert.equal(await page.locator('#streams, #tradeoffs').count(), 0);
+  }));
 
   test('the first look shows the numbers of the JSON', () => withPage('training', {}, async (page) => {
     const moment = page.locator('#moment');

@@ -43,9 +43,9 @@ constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
                                 .nvlink_us = 2,
                                 .network_gbps = 25,
                                 .network_us = 8,
-                                .host_op_us = 12,
-                                .host_backward_us = 13,
-                                .host_python_us = 0.9,
+                                .host_op_us = 18,
+                                .host_backward_us = 22,
+                                .host_python_us = 1.7,
                                 .host_launch_us = 3,
                                 .host_sync_us = 10};
 

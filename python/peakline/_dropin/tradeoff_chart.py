@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import html
+import json
 
 from peakline._dropin.sac_stats import SACTradeOffStats
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 520, 320, 56, 44
+
+
+def as_json(curves: dict[str, SACTradeOffStats]) -> str:
+    """The curves of all modules, for a report: what docs/trace-format.md says of `tradeoffs`."""
+    found = {
+        name: {
+            "memory": stats.sac_memory,
+            "ms": round(stats.sac_runtime, 6),
+            "points": [[round(a, 4), round(b, 4)] for a, b in stats.tradeoff_curve.items()],
+            "pieces": [
+                [round(at, 4), round(slope, 4), round(intercept, 4)]
+                for at, slope, intercept in zip(
+                    stats.fit_breaks, stats.slopes, stats.intercepts, strict=False
+                )
+            ],
+        }
+        for name, stats in curves.items()
+    }
+    return json.dumps(found, separators=(",", ":"))
 
 
 def svg(title: str, stats: SACTradeOffStats) -> str:
