@@ -229,7 +229,8 @@ _FAMILIES: dict[str, Callable[[random.Random], tuple[Row, Callable[[], Any]]]] =
 def host() -> dict[str, float]:
     """What the host and its link to the GPU take."""
     found = {"event_us": statistics.median(_between(lambda: None, 50))}
-    found |= _host_programs.fitted(_host_programs.measured(), _host_programs.counts())
+    small = _host_programs.fitted(_host_programs.measured(), _host_programs.counts())
+    found |= {key: _host_programs.IN_LARGE_PROGRAMS * us for key, us in small.items()}
     found["host_launch_us"] = _launch_us()
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -241,13 +242,14 @@ def host() -> dict[str, float]:
 
 def _launch_us() -> float:
     """One kernel more: a list too long for one launch, beside one that is not."""
-    short, long = ([torch.ones(1, device="cuda") for _ in range(n)] for n in (64, 64 * 16))
     with torch.no_grad():
-        few, many = (
-            min(_issue_us(lambda x=x: torch._foreach_mul_(x, 1.0), 10) for _ in range(5))
-            for x in (short, long)
-        )
+        few, many = _list_us(64), _list_us(64 * 16)
     return max(0.0, (many - few) / 15)
+
+
+def _list_us(tensors: int) -> float:
+    numbers = [torch.ones(1, device="cuda") for _ in range(tensors)]
+    return min(_issue_us(lambda: torch._foreach_mul_(numbers, 1.0), 10) for _ in range(5))
 
 
 def _issue_us(call: Callable[[], Any], count: int) -> float:

@@ -111,16 +111,17 @@ class virtual_gpu:
             stack.callback(_note_facts, tracker)
             self._tracker = tracker
             self._run = run
-            self.times = StepTimes()
-            stack.callback(_note_streams, tracker, self.times)
-            run._timing = self.times.total
-            stack.callback(self.times.inputs.close)
             self.job.label_comm = tracker.label_comm
             _C.vgpu.record()
             stack.callback(_C.vgpu.stop_recording)
             _C.vgpu.set_virtual_host(self._asked.virtual_host)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._asked)
             stack.callback(self._remember, self._installed)
+            # From here on the program's Python counts, and not what made the GPU.
+            self.times = StepTimes()
+            stack.callback(_note_streams, tracker, self.times)
+            run._timing = self.times.total
+            stack.callback(self.times.inputs.close)
             self._stack = stack.pop_all()
         return run
 

@@ -46,7 +46,7 @@ constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
                                 .host_op_us = 18,
                                 .host_backward_us = 22,
                                 .host_python_us = 1.7,
-                                .host_launch_us = 3,
+                                .host_launch_us = 6.5,
                                 .host_sync_us = 10};
 
 }  // namespace

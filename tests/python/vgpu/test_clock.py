@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +61,21 @@ def test_many_small_ops_are_bound_by_the_host(run: peakline.Run) -> None:
     timing = run.timing()
     assert timing.bound_by == "host"
     assert timing.gpu_busy_ms < timing.elapsed_ms
+
+
+def test_python_between_ops_takes_the_host_time(run: peakline.Run) -> None:
+    def nothing() -> None:
+        pass
+
+    x = torch.ones(8, device="cuda")
+    before = run.timing().host_ms
+    x = x + 1
+    plain = run.timing().host_ms - before
+    before = run.timing().host_ms
+    for _ in range(1000):
+        nothing()
+    x = x + 1
+    assert run.timing().host_ms - before > plain + 0.5
 
 
 def test_copies_run_beside_kernels_and_a_wait_orders_them(large: torch.Tensor) -> None:
@@ -128,7 +144,10 @@ def test_timing_stays_after_the_virtual_gpu() -> None:
     with peakline.virtual_gpu("h200") as run:
         product(torch.ones(2048, 2048, device="cuda"), 3)
         inside = run.timing()
-    assert run.timing() == inside
+    after = run.timing()
+    # Asking is Python, too, and the host's.
+    assert dataclasses.replace(after, host_ms=inside.host_ms) == inside
+    assert run.timing() == after
 
 
 def test_a_tracked_run_has_no_clock() -> None:

@@ -61,16 +61,17 @@ def product(rows: int, columns: int, gpu: str, inner: int = WIDTH) -> float:
     return 1e3 * ms
 
 
-def step_us(step: Callable[[], None]) -> float:
-    """Of the third step, until everything is done."""
+def step_us(step: Callable[[], None]) -> tuple[float, float]:
+    """Of the third step until everything is done, and of its kernels one after another."""
     for _ in range(2):
         step()
         torch.cuda.synchronize()
     before = _C.vgpu.timing()
     step()
     torch.cuda.synchronize()
-    found: float = _C.vgpu.timing().since(before).to_dict()["elapsed_ms"]
-    return 1e3 * found
+    found = _C.vgpu.timing().since(before).to_dict()
+    kernels = sum(found[key] for key in ("compute_ms", "memory_ms", "latency_ms"))
+    return 1e3 * found["elapsed_ms"], 1e3 * kernels
 
 
 def sharded(rows: int) -> Callable[[], None]:
@@ -101,7 +102,7 @@ def test_fsdp2_hides_all_but_the_first_gather_and_the_last_reduction_behind_prod
     # and reductions run beside them, and the last reduction after them.
     by_hand = gather + LAYERS * one + LAYERS * (one + weight) + reduce
     # Beside the products are copies into and out of the buffers of collectives.
-    assert by_hand < step_us(sharded(rows)) < 1.15 * by_hand
+    assert by_hand < step_us(sharded(rows))[0] < 1.15 * by_hand
 
 
 def test_fsdp2_with_little_to_compute_waits_for_every_gather_and_reduction(job: str) -> None:
@@ -109,8 +110,10 @@ def test_fsdp2_with_little_to_compute_waits_for_every_gather_and_reduction(job: 
     gather, reduce = (collective(op, BYTES, job) for op in ("all_gather", "reduce_scatter"))
     # All weights once forward, and once more backward; all gradients once; one network.
     by_hand = 2 * LAYERS * gather + LAYERS * reduce
-    copies = 2 * LAYERS * 2 * BYTES / 4.3e6 + LAYERS * 2 * BYTES / 4.3e6  # in, out; gradients in
-    assert by_hand < step_us(sharded(rows)) < 1.15 * (by_hand + copies)
+    # FSDP2 has a layer's copies into and out of buffers wait for its gather, and the next gather
+    # for them: at most everything is one after another.
+    elapsed, kernels = step_us(sharded(rows))
+    assert by_hand < elapsed < 1.02 * (by_hand + kernels)
 
 
 def test_a_tensor_parallel_step_is_its_products_and_two_reductions_a_block(job: str) -> None:
@@ -144,4 +147,4 @@ def test_a_tensor_parallel_step_is_its_products_and_two_reductions_a_block(job: 
     # Forward: both products, and their sum over ranks. Backward: each product's two, and the sum of
     # the block's input gradient. Nothing runs beside a sum that the next product waits for.
     by_hand = LAYERS * (up + down + reduce) + LAYERS * (up + down + weights + reduce)
-    assert step_us(step) == pytest.approx(by_hand, rel=0.1)
+    assert step_us(step)[0] == pytest.approx(by_hand, rel=0.1)

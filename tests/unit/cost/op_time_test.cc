@@ -94,6 +94,42 @@ TEST(OpTime, HostTensorsAreNotTheGpusBusiness) {
   EXPECT_EQ(op_time(add, gpu(), {}).us, 0);
 }
 
+TEST(OpTime, FloatsBecomeSixteenBitsQuickerThanTheOtherWay) {
+  const TensorMeta wide = tensor({2048, 2048}, DType::kFloat32);
+  const TensorMeta narrow = tensor({2048, 2048});
+  const double down = op_time(call("aten::_to_copy", {wide}, narrow), gpu(), {}).us;
+  const double up = op_time(call("aten::_to_copy", {narrow}, wide), gpu(), {}).us;
+  EXPECT_LT(1.5 * down, up);
+}
+
+TEST(OpTime, BatchNormsOfFewChannelsLeaveMostOfTheGpuIdle) {
+  const auto norm = [](std::int64_t channels) {
+    const TensorMeta x = tensor({32, channels, 64, 8192 / channels * 8}, DType::kFloat32);
+    const TensorMeta w = tensor({channels}, DType::kFloat32);
+    return op_time(call("aten::cudnn_batch_norm", {x, w, w, w, w, true}, x), gpu(), {}).us;
+  };
+  EXPECT_GT(norm(32), 3 * norm(512));
+}
+
+TEST(OpTime, AskingALibraryIsMoreWorkForTheHostThanStartingAKernel) {
+  const TensorMeta x = tensor({64, 64});
+  EXPECT_EQ(op_time(call("aten::add", {x, x}, x), gpu(), {}).issue, 1);
+  EXPECT_EQ(op_time(call("aten::mm", {x, x}, x), gpu(), {}).issue, 3);
+  const std::vector<TensorMeta> list(100, x);
+  EXPECT_DOUBLE_EQ(op_time(call("aten::_foreach_mul_", {list, 2.0}, x), gpu(), {}).issue, 4);
+}
+
+TEST(OpTime, ARecurrentNetworkHasTwoKernelsAStep) {
+  const TensorMeta x = tensor({100, 16, 256}, DType::kFloat32);
+  const OpTime time = op_time(
+      call("aten::_cudnn_rnn",
+           {x, std::vector<TensorMeta>{}, std::int64_t{4}, TensorMeta{}, x, x, std::int64_t{3},
+            std::int64_t{256}, std::int64_t{0}, std::int64_t{2}, false, 0.0, true, true},
+           x),
+      gpu(), {});
+  EXPECT_GE(time.kernels, 2 * 2 * 100 * 2);
+}
+
 TEST(OpTime, CausalAttentionTakesAboutHalf) {
   const TensorMeta q = tensor({8, 16, 4096, 128});
   const auto attention = [&](bool causal) {
