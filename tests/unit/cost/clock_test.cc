@@ -6,7 +6,7 @@ namespace peakline {
 namespace {
 
 constexpr Clock::Stream kMain{0, 0};
-constexpr Clock::Stream kSide{0, 7};
+constexpr Clock::Stream kSide{0, 3};  // as torch numbers one without priority
 
 TimeRates host_of(double op_us) {
   TimeRates rates;
