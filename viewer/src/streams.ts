@@ -67,8 +67,11 @@ export function streamsSection(state: State): HTMLElement | null {
   const rows = streams.streams.map((lane) => h('tr', {},
     h('th', {scope: 'row'}, lane.name), h('td', {class: 'lane'}, picture(streams, lane)),
     h('td', {}, time(busy(lane) * 1e3))));
-  const legend = streams.kinds.map((kind, i) =>
-    h('span', {class: 'key'}, h('i', {style: `background:${COLOURS[i] ?? COLOURS[2]!}`}), kind));
+  const legend = streams.kinds.map((kind, i) => {
+    const sample = h('i');
+    sample.style.background = COLOURS[i] ?? COLOURS[2]!;  // the page's policy allows no style attributes
+    return h('span', {class: 'key'}, sample, kind);
+  });
   return section('streams', 'Streams in the last step',
     h('p', {class: 'hint'}, `${time(streams.us * 1e3)} by the clock of the virtual GPU; what bounds each kernel: `, ...legend),
     h('table', {class: 'plain streams'}, ...rows));
