@@ -129,15 +129,16 @@ TEST(ExportPerfetto, AnEndWithoutABeginIsLeftOut) {
 
 TEST(Exports, SurviveEventsThatCannotBeTrue) {
   constexpr Bytes kHuge(INT64_MAX - 5);
+  constexpr Bytes kFar(std::int64_t{1} << 60);  // beyond every address space
   TraceBuilder trace;
-  trace.segment_alloc(UINT64_MAX - 4096, kHuge).segment_alloc(0, 1_MiB).segment_free(7, kHuge);
+  trace.segment_alloc(UINT64_MAX - 4096, kFar).segment_alloc(0, 1_MiB).segment_free(7, kFar);
   trace.alloc("a", 1_MiB, kHuge).alloc("b", Bytes(1), Bytes(-7)).resize("a", Bytes(0));
   trace.stream_use("ghost", 1).free_completed("ghost").free("b").stream_use("b", 3);
   trace.add(Alloc{BlockId(99), 1_MiB, 1_MiB, Address(UINT64_MAX - 100), StreamId(5), DeviceId(0)});
   trace.add(Alloc{BlockId(98), 1_MiB, 1_MiB, Address(UINT64_MAX - 100), StreamId(5), DeviceId(0)});
   trace.add(Label{BlockId(99), CategoryId(63), ModuleId(77), NameId(78)});
   trace.add(OpBegin{OpId(1234)}).add(ModuleEnter{ModuleId(4321), ModulePass::kForward});
-  trace.add(SegmentFree{Address(UINT64_MAX - 10), kHuge, DeviceId(0)});
+  trace.add(SegmentFree{Address(UINT64_MAX - 10), kFar, DeviceId(0)});
   trace.empty_cache().oom(kHuge).add(Free{BlockId(99)}).add(Free{BlockId(99)});
   const std::vector<std::byte> bytes = trace.bytes();
   const std::vector<ExportInput> runs{{"run.peak", [&bytes]() -> Result<std::unique_ptr<Source>> {
