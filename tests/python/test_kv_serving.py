@@ -65,3 +65,8 @@ def test_heads_that_cannot_be_divided_are_one_sentence() -> None:
 
 def test_one_shard_is_the_model_itself() -> None:
     assert sharded(CONFIG, 1) == CONFIG
+
+
+def test_the_cache_is_as_large_as_the_allocator_can_take_it_in_one_piece() -> None:
+    found = Serving(17 * GIB + 3_000_000, 16 * GIB, LLAMA, block=16, length=8192)
+    assert found.pool == GIB + (2 << 20)

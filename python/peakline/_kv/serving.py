@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from peakline._kv.caches import Layer
 
+_SEGMENT = 2 << 20  # large allocations are rounded up to this
+
 
 @dataclass(frozen=True)
 class Serving:
@@ -20,8 +22,8 @@ class Serving:
 
     @property
     def pool(self) -> int:
-        """What is left for the cache."""
-        return max(0, self.memory - self.beside)
+        """What is left for the cache, as the allocator can take it in one piece."""
+        return max(0, self.memory - self.beside) // _SEGMENT * _SEGMENT
 
     @property
     def bytes_per_token(self) -> float:
