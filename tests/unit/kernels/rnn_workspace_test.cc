@@ -77,18 +77,15 @@ TEST(RnnWorkspace, SmallStatesTakeOtherKernelsUpToALimitThatDependsOnThePass) {
   EXPECT_EQ(rnn_workspace(r, RnnPass::kForward), rnn_workspace(r, RnnPass::kBackward));
 }
 
-TEST(RnnWorkspace, BFloat16PackedAndProjectedNetworksDoNotTakeThem) {
+TEST(RnnWorkspace, BFloat16AndProjectedNetworksDoNotTakeThem) {
   Rnn plain = network(kMeasured[0]);
   plain.dtype = DType::kFloat16;
   Rnn bfloat = plain;
   bfloat.dtype = DType::kBFloat16;
-  Rnn packed = plain;
-  packed.packed = true;
   Rnn projected = plain;
   projected.projection = 20;
   const std::int64_t usual = rnn_workspace(bfloat, RnnPass::kForward);
   EXPECT_LT(usual, rnn_workspace(plain, RnnPass::kForward));
-  EXPECT_EQ(usual, rnn_workspace(packed, RnnPass::kForward));
   EXPECT_EQ(usual, rnn_workspace(projected, RnnPass::kForward));
 }
 
