@@ -48,7 +48,8 @@ Gemm product(const Network& n, double m, double columns, double k) {
 
 // A step after another: a small product, and the cell's arithmetic.
 void add_steps(const Network& n, const Gemm& hidden, OpTimer& op) {
-  for (double i = 0; i < n.steps; ++i) {
+  const auto steps = static_cast<std::int64_t>(n.steps);
+  for (std::int64_t i = 0; i < steps; ++i) {
     add_gemm(hidden, op);
     op.add({});
   }
@@ -71,9 +72,11 @@ void add_backward(const Network& n, double width, OpTimer& op) {
 
 template <class Add>
 void each_layer(const Network& n, OpTimer& op, Add&& add) {
-  for (double layer = 0; layer < n.layers; ++layer) {
+  const auto layers = static_cast<std::int64_t>(n.layers);
+  const auto directions = static_cast<std::int64_t>(n.directions);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
     const double width = layer == 0 ? n.input : n.hidden * n.directions;
-    for (double direction = 0; direction < n.directions; ++direction) add(n, width, op);
+    for (std::int64_t direction = 0; direction < directions; ++direction) add(n, width, op);
   }
 }
 
