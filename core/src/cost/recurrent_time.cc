@@ -1,5 +1,7 @@
 // cuDNN's recurrent networks: the inputs of all steps in one product, the hidden state in one small
 // product a step.
+#include <cstdint>
+
 #include "cost/gemm.h"
 #include "cost/rules.h"
 
