@@ -96,7 +96,12 @@ def _until_ready(folder: Path, end: str, *flags: str) -> Any:
     ending(folder, "print('ready', file=sys.stderr, flush=True); " + end)
     command = [sys.executable, "-m", "peakline._estimate_script", "ending.py", *flags]
     running = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's job ignores it
     )
     assert running.stderr is not None
     while running.stderr.readline() != "ready\n":
