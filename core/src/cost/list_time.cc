@@ -33,7 +33,7 @@ void add_walk(const Walk& walk, double bytes, double instructions, OpTimer& op) 
   // A launch with fewer chunks than multiprocessors leaves some of them idle.
   const double per_launch = std::max(1.0, walk.chunks / launches);
   const double share = std::min(1.0, per_launch / machine.sms());
-  for (double i = 0; i < launches; ++i) {
+  for (auto left = static_cast<std::int64_t>(launches); left > 0; --left) {
     op.add({.compute_us = machine.instructions_us(walk.elements * instructions / launches) / share,
             .memory_us = machine.row_memory_us(bytes / launches) / share,
             .latency_us = 1},

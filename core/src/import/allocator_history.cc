@@ -157,7 +157,7 @@ void AllocatorHistory::count_block(std::uint64_t address, bool begins) {
 Status AllocatorHistory::judge(const HistoryEntry& entry) {
   const bool returns = entry.action == "segment_free" || entry.action == "segment_unmap";
   if (returns || entry.action == "empty_cache") {
-    if (!given_back_ || given_back_->is_over) given_back_.emplace();
+    if (!given_back_ || given_back_->is_over) given_back_ = GivenBack{};
     given_back_->told = given_back_->told || !returns;
     if (returns) given_back_->place = entry.op;
     return {};
