@@ -1,33 +1,10 @@
 #include <string>
 
 #include "export/rows.h"
+#include "ledger/era_name.h"
 
 namespace peakline {
 namespace {
-
-std::string_view pass_name(ModulePass pass) {
-  switch (pass) {
-    case ModulePass::kForward:
-      return "forward";
-    case ModulePass::kBackward:
-      return "backward";
-    case ModulePass::kRecompute:
-      return "recompute";
-  }
-  return "";
-}
-
-std::string_view phase_name(Phase phase) {
-  switch (phase) {
-    case Phase::kForward:
-      return "forward";
-    case Phase::kBackward:
-      return "backward";
-    case Phase::kOptimizer:
-      return "optimizer";
-  }
-  return "";
-}
 
 // The columns that depend on the kind of event; what a kind does not have stays empty.
 struct Fields {

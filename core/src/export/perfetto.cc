@@ -13,6 +13,7 @@
 #include "export/category_book.h"
 #include "export/perfetto_writer.h"
 #include "export/ranks.h"
+#include "ledger/era_name.h"
 #include "report/categories.h"
 
 namespace peakline {
@@ -59,7 +60,7 @@ class Spans {
     const Dictionary& words = now.dictionary;
     if (const auto* begin = std::get_if<PhaseBegin>(&event.body)) {
       ++open_phases_[index(begin->phase)];
-      writer_.slice_begin(phase_track(begin->phase), now.time, kPhases[index(begin->phase)]);
+      writer_.slice_begin(phase_track(begin->phase), now.time, phase_name(begin->phase));
     } else if (const auto* end = std::get_if<PhaseEnd>(&event.body)) {
       if (open_phases_[index(end->phase)] == 0) return;
       --open_phases_[index(end->phase)];
@@ -77,7 +78,6 @@ class Spans {
 
  private:
   using Tracks = std::map<std::uint32_t, TrackId>;  // by thread
-  static constexpr std::array<std::string_view, 3> kPhases{"forward", "backward", "optimizer"};
   static std::size_t index(Phase phase) { return static_cast<std::size_t>(phase); }
 
   TrackId& thread_track(Tracks& tracks, const Now& now, std::string_view what) {
@@ -92,9 +92,7 @@ class Spans {
     if (!track) track = writer_.track(process_, name);
     return *track;
   }
-  TrackId phase_track(Phase phase) {
-    return track_of(phases_[index(phase)], kPhases[index(phase)]);
-  }
+  TrackId phase_track(Phase phase) { return track_of(phases_[index(phase)], phase_name(phase)); }
   void mark(TimeNs time, std::string_view name) {
     writer_.mark(track_of(marks_, "marks"), time, utf8(name));
   }
