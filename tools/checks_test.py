@@ -193,6 +193,12 @@ class TidyFiles(unittest.TestCase):
         assert files == ["vgpu/c.cc"]
         assert "vgpu/b.cc changed too" in told
 
+    def test_other_files_have_a_bound_of_their_own(self) -> None:
+        self.write("core/a.cc", "two")
+        files, told, _ = self.read(LINT_FILES="0")
+        assert files == ["vgpu/b.cc"]
+        assert "core/a.cc changed too" in told
+
     def test_without_history_every_file_counts_as_changed(self) -> None:
         with tempfile.TemporaryDirectory() as empty:
             shallow = Path(empty).resolve() / "shallow"

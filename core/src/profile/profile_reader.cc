@@ -83,11 +83,10 @@ class Reader {
     const toml::table* lists = node.as_table();
     if (lists == nullptr) return error(node, "'versions' must be a table");
     for (const auto& [key, value] : *lists) {
-      const auto* list = std::find_if(kVersionLists.begin(), kVersionLists.end(),
-                                      [&](const VersionList& l) { return l.key == key.str(); });
+      const std::string_view name = key.str();
+      const auto* list = std::ranges::find(kVersionLists, name, &VersionList::key);
       if (list == kVersionLists.end()) {
-        return error(value,
-                     fmt::format("unknown key '{}': versions are of torch and cudnn", key.str()));
+        return error(value, fmt::format("unknown key '{}': versions are of torch and cudnn", name));
       }
       const toml::array* texts = value.as_array();
       if (texts == nullptr || !texts->is_homogeneous<std::string>()) {

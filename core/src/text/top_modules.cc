@@ -89,6 +89,7 @@ std::vector<ShownModule> top_modules(const std::vector<ModuleRow>& rows, std::si
   order.resize(std::min(most, order.size()));
   std::ranges::sort(order);
   std::vector<ShownModule> largest;
+  largest.reserve(order.size());
   for (const std::size_t i : order) largest.push_back(all[i]);
   return largest;
 }
