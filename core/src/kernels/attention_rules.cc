@@ -49,7 +49,8 @@ void cudnn_forward(RuleContext& op) {
     op.program.output(5);
   }
   op.program.output(0);
-  op.program.output(1);
+  const bool keeps_sums = op.args.flag(4, true);  // only backward reads them
+  if (!keeps_sums) op.program.output_of(1, 0, Certainty::kExact);
   op.program.outputs();
   op.program.flash(kCudnnForward, Certainty::kModelled);
 }

@@ -1,7 +1,8 @@
-// Writing through index tensors. Sources: aten/src/ATen/native/cuda/Indexing.cu,
+// Reading and writing through index tensors. Sources: aten/src/ATen/native/cuda/Indexing.cu,
 // aten/src/ATen/native/TensorAdvancedIndexing.cpp, IndexingUtils.h.
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "kernels/cub.h"
 #include "kernels/rule_tables.h"
@@ -59,11 +60,85 @@ int mask_positions(RuleContext& op, const std::vector<TensorMeta>& indices, std:
   return positions;
 }
 
+// The shape that all of them broadcast to.
+std::vector<std::int64_t> broadcast_shape(const std::vector<TensorMeta>& tensors) {
+  std::vector<std::int64_t> shape;
+  for (const TensorMeta& t : tensors) {
+    if (t.sizes.size() > shape.size())
+      shape.insert(shape.begin(), t.sizes.size() - shape.size(), 1);
+    for (std::size_t i = 1; i <= t.sizes.size(); ++i) {
+      std::int64_t& size = shape[shape.size() - i];
+      if (size == 1) size = t.sizes[t.sizes.size() - i];
+    }
+  }
+  return shape;
+}
+
+// `t` as a view of this shape: strides of 0 where it is repeated.
+TensorMeta expanded(TensorMeta t, const std::vector<std::int64_t>& shape) {
+  while (t.sizes.size() < shape.size()) {
+    t.strides.insert(t.strides.begin(), t.sizes.empty() ? 1 : t.sizes[0] * t.strides[0]);
+    t.sizes.insert(t.sizes.begin(), 1);
+  }
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (t.sizes[i] != shape[i]) t.strides[i] = 0;
+  }
+  t.sizes = shape;
+  return t;
+}
+
+// Index tensors as CUDA's kernel reads them: on the GPU, broadcast, of 64 bits, and all with the same
+// strides. Allocates what has to be copied for that; the copies live as long as this.
+class IndexCopies {
+ public:
+  IndexCopies(ProgramBuilder& program, const std::vector<TensorMeta>& given) : program_(program) {
+    std::vector<TensorMeta> indices;
+    for (const TensorMeta& index : given) {
+      if (!index.defined || index.dtype == DType::kBool) continue;  // a mask's positions are dense
+      indices.push_back(index.on_gpu ? index : copy(index));
+    }
+    const std::vector<std::int64_t> shape = broadcast_shape(indices);
+    for (TensorMeta& index : indices) {
+      index = expanded(std::move(index), shape);
+      if (index.dtype == DType::kInt32) index = copy(index);
+    }
+    const auto lie_alike = [&](const TensorMeta& t) { return t.strides == indices[0].strides; };
+    if (std::ranges::all_of(indices, lie_alike)) return;
+    for (const TensorMeta& index : indices) {
+      if (!index.contiguous()) copy(index);
+    }
+  }
+  IndexCopies(const IndexCopies&) = delete;
+  IndexCopies& operator=(const IndexCopies&) = delete;
+  ~IndexCopies() {
+    for (const int block : blocks_) program_.free(block);
+  }
+
+ private:
+  // A dense copy of `index` with 64 bits for each position, on the GPU.
+  TensorMeta copy(const TensorMeta& index) {
+    TensorMeta dense = index;
+    dense.on_gpu = true;
+    if (dense.dtype == DType::kInt32) dense.dtype = DType::kInt64;
+    std::int64_t stride = 1;
+    for (std::size_t i = dense.sizes.size(); i-- > 0;) {
+      dense.strides[i] = stride;
+      stride *= std::max<std::int64_t>(dense.sizes[i], 1);
+    }
+    blocks_.push_back(program_.alloc(dense.numel() * kIndex));
+    return dense;
+  }
+
+  ProgramBuilder& program_;
+  std::vector<int> blocks_;
+};
+
 // x[indices]
 void index(RuleContext& op) {
   const std::int64_t rows =
       op.args.outs() > 0 && !op.args.out(0).sizes.empty() ? op.args.out(0).sizes[0] : 0;
   const int positions = mask_positions(op, op.args.tensors(1), rows);
+  const IndexCopies copies(op.program, op.args.tensors(1));
   op.program.outputs();
   op.program.free(positions);
 }
@@ -95,7 +170,8 @@ void accumulate(RuleContext& op, std::size_t indices_at, std::size_t values_at) 
 
 void index_put(RuleContext& op) {
   op.program.outputs();
-  if (op.args.flag(3) || op.state.switches.deterministic_algorithms) accumulate(op, 1, 2);
+  if (op.args.flag(3) || op.state.switches.deterministic_algorithms) return accumulate(op, 1, 2);
+  const IndexCopies copies(op.program, op.args.tensors(1));
 }
 
 // Rolls one dimension after the other; every turn but the last leaves a copy behind.

@@ -1,5 +1,5 @@
 // Sorting, selecting and scanning. Sources: aten/src/ATen/native/cuda/Sort.cpp, SortStable.cu,
-// TensorTopK.cu, Nonzero.cu, UniqueCub.cu, ScanKernels.cpp, Randperm.cu.
+// TensorTopK.cu, Nonzero.cu, UniqueCub.cu, ScanKernels.cpp, Randperm.cu, ../TensorCompare.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -120,29 +120,87 @@ void nonzero(RuleContext& op) {
   op.program.flash(cub::select(n), Certainty::kModelled);
 }
 
+struct Unique {
+  std::int64_t n;
+  std::int64_t key;
+  bool inverse;
+  bool counted;
+};
+
+// `make_inverse`, `make_values` and `make_counts` allocate the results when it is their turn.
+template <class Inverse, class Values, class Counts>
+void find_unique(ProgramBuilder& program, const Unique& u, Inverse make_inverse, Values make_values,
+                 Counts make_counts) {
+  const Scratch sorted(program, u.n * u.key);
+  const Scratch order(program, u.inverse ? u.n * kIndex : 0);
+  {
+    const Scratch range(program, u.inverse ? u.n * kIndex : 0);
+    program.flash(cub::radix_sort(u.n, u.key, u.inverse ? kIndex : 0, static_cast<int>(u.key * 8)),
+                  Certainty::kModelled);
+  }
+  if (u.inverse) {
+    make_inverse();
+    const Scratch positions(program, u.n * kIndex);
+    program.flash(cub::scan(u.n, kIndex), Certainty::kModelled);
+  }
+  make_values();
+  const Scratch length(program, kIndex);
+  if (u.counted) make_counts();
+  program.flash(u.counted ? cub::run_length_encode(u.n) : cub::select(u.n), Certainty::kModelled);
+}
+
 // The result has room for as many elements as the input until torch shrinks its shape.
 void unique(RuleContext& op) {
   const TensorMeta& input = op.args.tensor(0);
-  const std::int64_t n = input.numel();
-  const std::int64_t key = size_of(input.dtype);
-  const bool inverse = op.args.flag(2);
-  const bool counted = op.args.flag(3);
-  const Scratch sorted(op.program, n * key);
-  const Scratch order(op.program, inverse ? n * kIndex : 0);
-  {
-    const Scratch range(op.program, inverse ? n * kIndex : 0);
-    op.program.flash(cub::radix_sort(n, key, inverse ? kIndex : 0, static_cast<int>(key * 8)),
-                     Certainty::kModelled);
+  const Unique u{input.numel(), size_of(input.dtype), op.args.flag(2), op.args.flag(3)};
+  find_unique(
+      op.program, u, [&] { op.program.output(1); },
+      [&] { op.program.output_of(0, u.n * u.key, Certainty::kExact); },
+      [&] { op.program.output_of(2, u.n * kIndex, Certainty::kExact); });
+}
+
+// Many elements to look for: both sides are sorted together, and neighbours compared. What is
+// unique is taken to be everything.
+void isin_sorted(RuleContext& op, std::int64_t n, std::int64_t tests, std::int64_t key) {
+  ProgramBuilder& program = op.program;
+  const bool unique_already = op.args.flag(2);
+  int inverse = -1;
+  int elements = -1;
+  int others = -1;
+  if (!unique_already) {
+    find_unique(
+        program, {n, key, true, false}, [&] { inverse = program.alloc(n * kIndex); },
+        [&] { elements = program.alloc(n * key); }, [] {});
+    find_unique(
+        program, {tests, key, false, false}, [] {}, [&] { others = program.alloc(tests * key); },
+        [] {});
   }
-  if (inverse) {
-    op.program.output(1);
-    const Scratch positions(op.program, n * kIndex);
-    op.program.flash(cub::scan(n, kIndex), Certainty::kModelled);
+  TensorMeta all = op.args.tensor(0);
+  all.sizes = {n + tests};
+  all.strides = {1};
+  const Scratch joined(program, all.bytes().raw());
+  const Scratch sorted(program, all.bytes().raw());
+  const Scratch order(program, all.numel() * kIndex);
+  sort_values(program, all, 0);
+  const Scratch repeated(program, all.numel());
+  program.flash(all.numel() - 1);
+  const Scratch found(program, all.numel());
+  if (!unique_already) program.flash(n);
+  for (const int block : {others, elements, inverse}) program.free(block);
+}
+
+// Few elements to look for: everything is compared with each of them (TensorCompare.cpp).
+void isin(RuleContext& op) {
+  op.program.outputs();
+  const std::int64_t n = op.args.tensor(0).numel();
+  const std::int64_t tests = op.args.tensor(1).numel();
+  if (op.call.overload != "Tensor_Tensor" || n == 0 || tests == 0) return;
+  if (static_cast<double>(tests) < 10 * std::pow(static_cast<double>(n), 0.145)) {
+    const Scratch equal(op.program, n * tests);
+    op.program.flash(n);
+    return;
   }
-  op.program.output_of(0, n * key, Certainty::kExact);
-  const Scratch length(op.program, kIndex);
-  if (counted) op.program.output_of(2, n * kIndex, Certainty::kExact);
-  op.program.flash(counted ? cub::run_length_encode(n) : cub::select(n), Certainty::kModelled);
+  isin_sorted(op, n, tests, size_of(op.args.tensor(0).dtype));
 }
 
 // Positions of the chosen elements, then the elements.
@@ -211,6 +269,7 @@ constexpr NamedRule kRules[] = {
     {"aten::cumprod", scan},       {"aten::logcumsumexp", scan},
     {"aten::_logcumsumexp", scan}, {"aten::median", median},
     {"aten::nanmedian", median},   {"aten::randperm", randperm},
+    {"aten::isin", isin},
 };
 
 }  // namespace

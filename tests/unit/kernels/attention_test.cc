@@ -104,6 +104,15 @@ TEST(Attention, CudnnsForwardMakesSeedAndOffsetFirst) {
             "+8 +8 +6291456 +196608 +256 -256");
 }
 
+TEST(Attention, CudnnsForwardKeepsSumsForBackwardAlone) {
+  const TensorMeta q = heads(8, 16, 1024, 64, kBf16);
+  const TensorMeta sums = test::tensor({8, 16, 1024, 1});
+  const TensorMeta number = test::tensor({}, test::kInt64);
+  EXPECT_EQ(run(call("aten::_scaled_dot_product_cudnn_attention", {q, q, q, test::none(), false},
+                     {q, sums, test::none(), test::none(), number, number, test::none()})),
+            "+8 +8 +16777216 +0 +256 -256");
+}
+
 // As on an H200: sequences first, then batches.
 TEST(Attention, EfficientBackwardCopiesAGradientWhoseTokensAreNotInOrder) {
   const TensorMeta gradient = test::tensor({32, 8, 80, 64}, kFp32, {512, 64, 16384, 1});

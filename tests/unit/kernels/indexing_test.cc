@@ -75,6 +75,57 @@ TEST(IndexPut, PlainWritesNeedNothing) {
   EXPECT_EQ(run(op), "");
 }
 
+OpCall indexed(const TensorMeta& rows, const TensorMeta& columns) {
+  return call("aten::index",
+              {tensor({8, 1025}, DType::kBool), std::vector<TensorMeta>{rows, columns}},
+              {tensor({8, 1, 1, 512}, DType::kBool)});
+}
+
+TEST(Index, IndicesThatLieDifferentlyAreCopied) {
+  EXPECT_EQ(run(indexed(tensor({8, 1, 1, 1}, kInt64), tensor({1, 1, 1, 512}, kInt64))),
+            "+32768 +32768 +4096 -32768 -32768");
+}
+
+TEST(Index, IndicesOfOneShapeAreReadInPlace) {
+  EXPECT_EQ(run(indexed(tensor({8, 1, 1, 512}, kInt64), tensor({8, 1, 1, 512}, kInt64))), "+4096");
+}
+
+TEST(Index, NarrowIndicesAndThoseOnTheHostAreCopied) {
+  const TensorMeta narrow = tensor({8, 1, 1, 512}, DType::kInt32);
+  EXPECT_EQ(run(indexed(tensor({8, 1, 1, 512}, kInt64), narrow)), "+32768 +4096 -32768");
+  TensorMeta host = tensor({8, 1, 1, 512}, kInt64);
+  host.on_gpu = false;
+  EXPECT_EQ(run(indexed(tensor({8, 1, 1, 512}, kInt64), host)), "+32768 +4096 -32768");
+}
+
+TEST(IndexPut, IndicesThatLieDifferentlyAreCopied) {
+  EXPECT_EQ(run(call("aten::_index_put_impl_",
+                     {tensor({8, 1025}),
+                      std::vector<TensorMeta>{tensor({8, 1}, kInt64), tensor({512}, kInt64)},
+                      tensor({8, 512}), false, true},
+                     {})),
+            "+32768 +32768 -32768 -32768");
+}
+
+OpCall isin(std::int64_t elements, std::int64_t tests) {
+  OpCall op =
+      call("aten::isin", {tensor({elements}, kInt64), tensor({tests}, kInt64), false, false},
+           {tensor({elements}, DType::kBool)});
+  op.overload = "Tensor_Tensor";
+  return op;
+}
+
+TEST(IsIn, FewElementsAreComparedOneByOne) {
+  EXPECT_EQ(run(isin(32000, 1)), "+32000 +32000 +32000 -32000 -32000");
+  EXPECT_EQ(run(isin(32000, 3)), "+32000 +96000 +32000 -32000 -96000");
+}
+
+TEST(IsIn, ManyElementsAreSorted) {
+  const std::string events = run(isin(32000, 20000));
+  EXPECT_TRUE(events.starts_with("+32000 +256000 +256000 +256000 ")) << events;
+  EXPECT_EQ(events.find("+640000000"), std::string::npos) << events;
+}
+
 TEST(Sort, ShortRowsAreSortedInPlace) {
   const OpCall op = call("aten::sort", {tensor({1000}), std::int64_t{-1}, false},
                          {tensor({1000}), tensor({1000}, kInt64)});
