@@ -38,10 +38,35 @@ Heads heads_of(const TensorMeta& query, const TensorMeta& key, const TensorMeta&
   return h;
 }
 
-// cuDNN's forward needs next to nothing.
-constexpr std::int64_t kCudnnForward = 256;
+// Into how many parts cuDNN cuts the keys of a single query; 1: it does not. One block works on the
+// queries that share a head of keys: as long as two such waves fit the GPU at once, the keys are
+// halved again, down to 128 for each part. As cuDNN 9.19 plans.
+std::int64_t cudnn_key_parts(const Heads& h, std::int64_t processors) {
+  constexpr std::int64_t kTooShort = 512;
+  constexpr std::int64_t kMostParts = 64;
+  constexpr std::int64_t kShortestPart = 128;
+  const std::int64_t blocks = h.batch * h.kv_heads;
+  if (h.keys <= kTooShort || 2 * blocks > processors) return 1;
+  std::int64_t parts = kMostParts;
+  while (parts > 1 &&
+         (blocks * parts >= 2 * processors || (h.keys + parts - 1) / parts < kShortestPart)) {
+    parts /= 2;
+  }
+  return parts;
+}
+
+// A part leaves its result in float, and its largest number and sum, to be joined.
+std::int64_t cudnn_forward_bytes(const Heads& h, bool causal, const DeviceProfile& gpu) {
+  constexpr std::int64_t kAlign = 128;
+  if (h.queries != 1) return gpu.capability() == 90 ? 2 * kAlign : 0;
+  const std::int64_t parts = causal ? 1 : cudnn_key_parts(h, gpu.sm_count);
+  if (parts == 1) return 0;
+  const std::int64_t rows = h.batch * h.heads * parts;
+  return rows * h.value_size * 4 + 2 * round_up(rows * 4, kAlign) + kAlign;
+}
 
 void cudnn_forward(RuleContext& op) {
+  const Heads h = heads_of(op.args.tensor(0), op.args.tensor(1), op.args.tensor(2));
   // philox seed and offset come first, then the result and the logarithms of the sums. Of the returns
   // only tensors count: output, logsumexp, two of sequence lengths, seed, offset, a mask.
   if (op.args.outs() > 5) {
@@ -52,7 +77,7 @@ void cudnn_forward(RuleContext& op) {
   const bool keeps_sums = op.args.flag(4, true);  // only backward reads them
   if (!keeps_sums) op.program.output_of(1, 0, Certainty::kExact);
   op.program.outputs();
-  op.program.flash(kCudnnForward, Certainty::kModelled);
+  op.program.flash(cudnn_forward_bytes(h, op.args.flag(6), op.gpu), Certainty::kModelled);
 }
 
 // The query's gradient is summed in float, beside one number per query; with fewer key heads than
