@@ -10,12 +10,14 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from peakline import _C
 from peakline._dropin.op_times import Benchmark, CostModel
+from peakline._dropin.roofline import Roofline
 from peakline.mod_tracker import ModTracker
 
 __all__ = ["RuntimeEstimator"]
 
 BENCHMARK = "operator-level-benchmark"
 COST_MODEL = "operator-level-cost-model"
+KERNEL_MODEL = "kernel-level-cost-model"
 
 
 def check_place(who: str) -> Any:
@@ -31,8 +33,10 @@ def check_place(who: str) -> Any:
 class RuntimeEstimator(TorchDispatchMode):
     """Estimates GPU time in milliseconds, op by op, in all and by module.
 
-    `estimator(estimate_mode_type=...)` is the context manager: "operator-level-cost-model" asks
-    peakline's model of the GPU, "operator-level-benchmark" runs every op on the GPU that is there.
+    `estimator(estimate_mode_type=...)` is the context manager: "operator-level-cost-model" is
+    upstream's roofline, "kernel-level-cost-model" asks peakline's model of the GPU's kernels (so
+    does an estimator that is not called), "operator-level-benchmark" runs every op on the GPU that
+    is there.
     Used inside FakeTensorMode or a virtual GPU; `gpu` names the profile ("a100", "my.toml"), by
     default the GPU that is there, virtual or real, else an H200. Communication is not counted:
     `run.timing()` of a virtual GPU has it.
@@ -43,6 +47,7 @@ class RuntimeEstimator(TorchDispatchMode):
 
     _no_fallback_kernel: ClassVar[set[Any]] = set()
     fake_mode: ClassVar[Any] = None
+    _roofline: ClassVar[Roofline | None] = None
     _model: ClassVar[CostModel | None] = None
     _runner: ClassVar[Benchmark | None] = None
 
@@ -77,7 +82,15 @@ class RuntimeEstimator(TorchDispatchMode):
 
     @classmethod
     def _roofline_estimate(cls, func: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
-        """The op's result, and its time by the cost model."""
+        """The op's result, and its time by upstream's roofline."""
+        if RuntimeEstimator._roofline is None:
+            RuntimeEstimator._roofline = Roofline()
+        out = func(*args, **(kwargs or {}))
+        return out, RuntimeEstimator._roofline.time(func, args, kwargs or {}, out)
+
+    @classmethod
+    def _kernel_estimate(cls, func: Any, args: Any, kwargs: Any) -> tuple[Any, float]:
+        """The op's result, and its time by peakline's model of kernels."""
         if RuntimeEstimator._model is None:
             RuntimeEstimator._model = CostModel()
         out = func(*args, **(kwargs or {}))
@@ -85,18 +98,23 @@ class RuntimeEstimator(TorchDispatchMode):
 
     @classmethod
     def _begin(cls, gpu: str | None, mode_type: str) -> None:
+        RuntimeEstimator._roofline = Roofline(gpu)
         RuntimeEstimator._model = CostModel(gpu)
         RuntimeEstimator._runner = Benchmark() if mode_type == BENCHMARK else None
 
     @classmethod
     def _estimate_of(cls, mode_type: str) -> Any:
-        if mode_type == BENCHMARK:
-            return RuntimeEstimator._benchmark_estimate
-        if mode_type == COST_MODEL:
-            return RuntimeEstimator._roofline_estimate
-        raise NotImplementedError(
-            f"estimate_mode_type '{mode_type}' is not known: it is '{BENCHMARK}' or '{COST_MODEL}'"
-        )
+        modes = {
+            BENCHMARK: RuntimeEstimator._benchmark_estimate,
+            COST_MODEL: RuntimeEstimator._roofline_estimate,
+            KERNEL_MODEL: RuntimeEstimator._kernel_estimate,
+        }
+        if mode_type not in modes:
+            known = ", ".join(f"'{mode}'" for mode in modes)
+            raise NotImplementedError(
+                f"estimate_mode_type '{mode_type}' is not known; known are {known}"
+            )
+        return modes[mode_type]
 
     def display_modulewise_stats(self, depth: int = 2) -> None:
         """Prints the orders and the runtimes of modules down to `depth` levels."""
@@ -131,7 +149,7 @@ class RuntimeEstimator(TorchDispatchMode):
 
     def __enter__(self) -> Self:
         if self._estimate is None:
-            self(COST_MODEL)
+            self(KERNEL_MODEL)
         RuntimeEstimator.fake_mode = check_place("RuntimeEstimator")
         self._begin(self._gpu, self._estimate_mode_type)
         self.total_runtime = 0.0

@@ -26,7 +26,7 @@ from peakline._dropin.sac_stats import (
 from peakline._dropin.tables import table
 from peakline.common_utils import get_untyped_storages
 from peakline.mod_tracker import ModTracker
-from peakline.runtime_estimator import COST_MODEL, RuntimeEstimator, check_place
+from peakline.runtime_estimator import KERNEL_MODEL, RuntimeEstimator, check_place
 from peakline.track import note_in_recordings
 
 __all__ = ["MSPS", "SACEstimator", "SACGreedyOrderMeta", "SACStats", "SACTradeOffStats"]
@@ -79,7 +79,7 @@ class SACEstimator(TorchDispatchMode):
         self.sac_mod_tradeoff_stats: dict[str, SACTradeOffStats] = {}
         self.sac_mod_greedy_order_meta: dict[str, SACGreedyOrderMeta] = {}
         self._gpu = gpu
-        self._mode_type = COST_MODEL
+        self._mode_type = KERNEL_MODEL
         self._mod_tracker = ModTracker()
         self._sac_metadata: list[_SACMetadata] = []
         self._sac_mod_metadata: dict[str, _SACModMetadata] = {}
@@ -89,7 +89,7 @@ class SACEstimator(TorchDispatchMode):
         )
         self._saved_tensor_ids: set[int] = set()
         self._kept: list[torch.UntypedStorage] = []  # so that no address is given out twice
-        self._estimate_runtime: Any = RuntimeEstimator._roofline_estimate
+        self._estimate_runtime: Any = RuntimeEstimator._kernel_estimate
 
     def _ids(self, storages: Any) -> tuple[int, ...]:
         if RuntimeEstimator.fake_mode is not None:  # nothing is behind them

@@ -13,7 +13,7 @@ from peakline import _C
 
 _NEEDS_GPU = (
     "operator-level-benchmark runs every op and needs a GPU, real or virtual; "
-    "operator-level-cost-model needs none"
+    "operator-level-cost-model and kernel-level-cost-model need none"
 )
 _WARM_UP, _TIMED = 2, 3
 
@@ -42,7 +42,7 @@ class CostModel:
     """
 
     def __init__(self, gpu: str | None = None) -> None:
-        self.profile = _profile(gpu)
+        self.profile = profile_of(gpu)
         self._on_gpu = False
 
     def time(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> float:
@@ -64,7 +64,7 @@ class CostModel:
         return float(ms)
 
 
-def _profile(gpu: str | None) -> Any:
+def profile_of(gpu: str | None) -> Any:
     if gpu is None and not _C.vgpu.active() and torch.cuda.is_available():
         try:
             return _C.cost.Profile(torch.cuda.get_device_name())

@@ -3,6 +3,9 @@
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
+#include <map>
+#include <string>
+
 #include <peakline/checkpoint_plan.h>
 #include <peakline/cost.h>
 #include <peakline/measured_calls.h>
@@ -141,6 +144,17 @@ void bind_cost(py::module_& parent) {
       // The data sheet's dense rate in 16 bits: what utilisation is a share of.
       .def_property_readonly("peak_tflops",
                              [](const DeviceProfile& gpu) { return gpu.time.tensor16_tflops; })
+      // The data sheet's dense rates, for models that know nothing else of a GPU.
+      .def_property_readonly("peaks",
+                             [](const DeviceProfile& gpu) {
+                               const TimeRates& r = gpu.time;
+                               return std::map<std::string, double>{
+                                   {"tensor16_tflops", r.tensor16_tflops},
+                                   {"tf32_tflops", r.tf32_tflops},
+                                   {"f32_tflops", r.f32_tflops},
+                                   {"f64_tflops", r.f64_tflops},
+                                   {"dram_gbps", r.dram_gbps}};
+                             })
       // Where the rates come from that most times depend on.
       .def_property_readonly("time_source",
                              [](const DeviceProfile& gpu) {

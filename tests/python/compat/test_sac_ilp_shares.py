@@ -1,25 +1,22 @@
 """The shares that torch's own test of the planner expects, from the times that it has.
 
-Its numbers come from products at one rate whatever their size. peakline's cost model knows that the
-larger products of this model are quicker for their size, and plans otherwise; with such flat times
-it plans the same.
+Its times are upstream's roofline, where products have one rate whatever their size; so are those of
+"operator-level-cost-model" here. peakline's own model knows that larger products are quicker for
+their size, and plans otherwise.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.flop_counter import flop_registry
 
 import peakline
-from peakline._dropin.op_times import CostModel
 from peakline.ilp_utils import (
     Graph,
     aggregate_stats,
@@ -93,15 +90,6 @@ class Model(nn.Module):
         return out
 
 
-def flat_time(self: CostModel, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> float:
-    """Milliseconds of products at 50 TFLOP/s; next to nothing where there is none."""
-    count = flop_registry.get(func._overloadpacket)
-    if count is not None:
-        return float(count(*args, **kwargs, out_val=out)) / 5e10
-    tensors = [t for t in (*args, out) if isinstance(t, Tensor)]
-    return sum(t.numel() * t.element_size() for t in tensors) / 1e12
-
-
 def graph_of(model: Model, tokens: Tensor) -> Graph:
     optimizer = torch.optim.Adam(model.parameters(), foreach=True)
     tracker, times, sac = MemTracker(), RuntimeEstimator(), SACEstimator()
@@ -129,10 +117,8 @@ def graph_of(model: Model, tokens: Tensor) -> Graph:
 
 @pytest.fixture(scope="module")
 def graph() -> Iterator[Graph]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CostModel, "time", flat_time)
-        with peakline.virtual_gpu("a100-80"), FakeTensorMode(), torch.device("cuda"):
-            yield graph_of(Model(), torch.randint(0, WORDS, (8, LENGTH)))
+    with peakline.virtual_gpu("a100-80"), FakeTensorMode(), torch.device("cuda"):
+        yield graph_of(Model(), torch.randint(0, WORDS, (8, LENGTH)))
 
 
 def test_the_peak_is_what_torchs_test_expects(graph: Graph) -> None:
@@ -140,7 +126,7 @@ def test_the_peak_is_what_torchs_test_expects(graph: Graph) -> None:
     assert peak == pytest.approx(2_583_888_896, rel=0.05)
 
 
-def test_with_flat_times_all_four_layers_share_the_recomputation(graph: Graph) -> None:
+def test_all_four_layers_share_the_recomputation(graph: Graph) -> None:
     _, compute = get_peak_memory_runtime_baseline(graph)
     plan, recompute, _ = sac_milp(copy.deepcopy(graph), memory_budget=1.6, world_size=4)
     assert set(plan) == {f"Model.layers.{i}" for i in range(LAYERS)}
