@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "vgpu/op_call.h"
+#include "vgpu/python_calls.h"
 #include "vgpu/streams.h"
 
 namespace peakline::vgpu {
@@ -31,10 +32,7 @@ double host_us() {
 }  // namespace
 
 void GpuClock::catch_up() {
-  const std::uint64_t now = python_calls.load(std::memory_order_relaxed);
-  if (now == seen_calls_) return;
-  clock_.python(now - seen_calls_);
-  seen_calls_ = now;
+  if (const std::uint64_t calls = PythonCalls::take(); calls > 0) clock_.python(calls);
 }
 
 void GpuClock::op(int device, const OpTime& time) {

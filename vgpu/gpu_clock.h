@@ -3,16 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <mutex>
 
 #include <peakline/clock.h>
 
 namespace peakline::vgpu {
-
-// Calls of Python functions so far, counted while a clock runs by who knows Python. Written with the
-// interpreter's lock held.
-inline std::atomic<std::uint64_t> python_calls{0};
 
 // Thread-safe. Where it is off, nothing counts and every answer is the host's own time.
 class GpuClock {
@@ -50,12 +45,11 @@ class GpuClock {
  private:
   const DeviceProfile profile_;
   const bool on_;
-  // The host has run Python since it was last told.
+  // This thread has run Python since it was last asked.
   void catch_up();
 
   std::mutex mutex_;
   Clock clock_;
-  std::uint64_t seen_calls_ = python_calls.load(std::memory_order_relaxed);
   int per_node_ = 8;
 };
 

@@ -1,10 +1,10 @@
-// The interpreter asks one function to run every frame; ours counts and passes it on. It sees all
-// threads, and costs a Python call some nanoseconds. torch.compile puts its own in front and calls ours.
+// The interpreter asks one function to run every frame; ours counts for the thread and passes it on. It
+// costs a Python call some nanoseconds. torch.compile puts its own in front and calls ours.
 #include "python_calls.h"
 
 #include <torch/csrc/utils/pybind.h>
 
-#include "vgpu/gpu_clock.h"
+#include "vgpu/python_calls.h"
 
 namespace peakline::bindings {
 namespace {
@@ -15,9 +15,7 @@ _PyFrameEvalFunction before = nullptr;
 bool in_chain = false;
 
 PyObject* counted(PyThreadState* thread, struct _PyInterpreterFrame* frame, int error) {
-  // One writer at a time, by the interpreter's lock: no locked instruction is needed.
-  auto& calls = vgpu::python_calls;
-  calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  vgpu::PythonCalls::add();
   return before(thread, frame, error);
 }
 
@@ -26,6 +24,7 @@ PyObject* counted(PyThreadState* thread, struct _PyInterpreterFrame* frame, int 
 void count_python_calls(bool on) {
   PyInterpreterState* interpreter = PyInterpreterState_Get();
   const _PyFrameEvalFunction now = _PyInterpreterState_GetEvalFrameFunc(interpreter);
+  if (on) vgpu::PythonCalls::begin();
   if (on && !in_chain) {
     before = now;
     _PyInterpreterState_SetEvalFrameFunc(interpreter, &counted);

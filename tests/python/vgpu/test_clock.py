@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,29 @@ def test_python_between_ops_takes_the_host_time(run: peakline.Run) -> None:
         nothing()
     x = x + 1
     assert run.timing().host_ms - before > plain + 0.5
+
+
+def test_only_threads_that_issue_work_take_the_hosts_time(run: peakline.Run) -> None:
+    def nothing() -> None:
+        pass
+
+    def busy(x: torch.Tensor | None) -> None:
+        for _ in range(20_000):
+            nothing()
+        if x is not None:
+            x + 1
+
+    def taken(x: torch.Tensor | None) -> float:
+        before = run.timing().host_ms
+        thread = threading.Thread(target=busy, args=(x,))
+        thread.start()
+        thread.join()
+        return run.timing().host_ms - before
+
+    x = torch.ones(8, device="cuda")
+    loading, issuing = taken(None), taken(x)
+    assert issuing > 20
+    assert loading < issuing / 10
 
 
 def test_copies_run_beside_kernels_and_a_wait_orders_them(large: torch.Tensor) -> None:

@@ -1,6 +1,8 @@
 """Steps of FSDP2 and of tensor parallelism against their critical path, worked out by hand.
 
-The host costs nothing here, so that streams alone decide.
+The host costs nothing here, so that streams alone decide, and the GPU has round numbers: 128
+multiprocessors with 800 TFLOP/s together, so 6.25 each; 3 us for a kernel and 1 more for a product;
+links of 400 GB/s with 2 us a step.
 """
 
 from __future__ import annotations
@@ -25,16 +27,24 @@ from peakline import _C
 
 WIDTH, LAYERS, RANKS = 4096, 6, 8
 BYTES = WIDTH * WIDTH * 2
-HOST = ("host_op_us", "host_backward_us", "host_python_us", "host_launch_us", "host_sync_us")
+ROUND = {
+    **dict.fromkeys(("host_op_us", "host_backward_us", "host_python_us"), 0),
+    **dict.fromkeys(("host_launch_us", "host_sync_us"), 0),
+    **{"sm_count": 128, "tensor16_tflops": 1000, "tensor_share": 0.8},
+    **{"kernel_us": 3, "gemm_us": 1, "nvlink_gbps": 400, "nvlink_us": 2},
+}
+# Microseconds. A weight of 4096 x 4096 in 16 bits is 33.55 MB, of which 7 of 8 parts pass each
+# link: 29.36 MB / 400 GB/s = 73.4; 6 steps of 2; the kernel's 3.
+GATHER = REDUCE = 73.4 + 12 + 3
 
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> str:
     known = _C.cost.Profile("h200").to_toml().splitlines()
-    kept = [line for line in known if line.split(" =")[0] not in HOST]
+    kept = [line for line in known if line.split(" =")[0] not in ROUND]
     at = kept.index("[estimated]") + 1
-    kept[at:at] = [f"{key} = 0" for key in HOST]
-    path = tmp_path / "no-host.toml"
+    kept[at:at] = [f"{key} = {value}" for key, value in ROUND.items()]
+    path = tmp_path / "round-numbers.toml"
     path.write_text("\n".join(kept) + "\n")
     return str(path)
 
@@ -91,28 +101,33 @@ def sharded(rows: int) -> Callable[[], None]:
     return step
 
 
+def test_collectives_and_products_take_what_a_hand_works_out(gpu: str) -> None:
+    assert collective("all_gather", BYTES, gpu) == pytest.approx(GATHER, abs=0.05)
+    assert collective("reduce_scatter", BYTES, gpu) == pytest.approx(REDUCE, abs=0.05)
+    # 128 x 16 tiles of 128 x 256 are 16 waves; a tile is 268.4 MFLOP, 42.95 us.
+    assert product(16384, WIDTH, gpu) == pytest.approx(16 * 42.95 + 4, abs=0.1)
+    # 32 x 16 tiles are 4 waves, each four times as deep.
+    assert product(WIDTH, WIDTH, gpu, inner=16384) == pytest.approx(4 * 171.8 + 4, abs=0.1)
+
+
 def test_fsdp2_hides_all_but_the_first_gather_and_the_last_reduction_behind_products(
     job: str,
 ) -> None:
-    rows = 16384
-    one = product(rows, WIDTH, job)
-    weight = product(WIDTH, WIDTH, job, inner=rows)
-    gather, reduce = (collective(op, BYTES, job) for op in ("all_gather", "reduce_scatter"))
-    # Forward: the first gather, then products. Backward: two products a layer; the layers' gathers
-    # and reductions run beside them, and the last reduction after them.
-    by_hand = gather + LAYERS * one + LAYERS * (one + weight) + reduce
+    # Forward: the first gather, then a product of 691.2 a layer. Backward: two products a layer;
+    # the layers' gathers and reductions run beside them, and the last reduction after them.
+    by_hand = GATHER + 6 * 691.2 + 6 * (691.2 + 691.2) + REDUCE
+    assert by_hand == pytest.approx(12_618, abs=1)
     # Beside the products are copies into and out of the buffers of collectives.
-    assert by_hand < step_us(sharded(rows))[0] < 1.15 * by_hand
+    assert by_hand < step_us(sharded(16384))[0] < 1.15 * by_hand
 
 
 def test_fsdp2_with_little_to_compute_waits_for_every_gather_and_reduction(job: str) -> None:
-    rows = 64
-    gather, reduce = (collective(op, BYTES, job) for op in ("all_gather", "reduce_scatter"))
     # All weights once forward, and once more backward; all gradients once; one network.
-    by_hand = 2 * LAYERS * gather + LAYERS * reduce
+    by_hand = 2 * 6 * GATHER + 6 * REDUCE
+    assert by_hand == pytest.approx(1591, abs=1)
     # FSDP2 has a layer's copies into and out of buffers wait for its gather, and the next gather
     # for them: at most everything is one after another.
-    elapsed, kernels = step_us(sharded(rows))
+    elapsed, kernels = step_us(sharded(64))
     assert by_hand < elapsed < 1.02 * (by_hand + kernels)
 
 
@@ -140,11 +155,15 @@ def test_a_tensor_parallel_step_is_its_products_and_two_reductions_a_block(job: 
         model(x).sum().backward()
         model.zero_grad()
 
-    part = wide // RANKS
-    up, down = product(rows, part, job), product(rows, WIDTH, job, inner=part)
-    weights = product(part, WIDTH, job, inner=rows) + product(WIDTH, part, job, inner=rows)
-    reduce = collective("all_reduce", rows * WIDTH * 2, job)
+    # Each of a block's six products, two forward and four backward, is 1/8 of 8192 x 4096 x 16384:
+    # 137.4 GFLOP in whole waves at 800 TFLOP/s, 171.8, and 4.
+    one = 171.8 + 4
+    assert product(rows, wide // RANKS, job) == pytest.approx(one, abs=0.1)
+    # 67.1 MB, 14 of 8 parts of them over each link, 293.6; 6 steps of 2; 3.
+    reduce = 293.6 + 12 + 3
+    assert collective("all_reduce", rows * WIDTH * 2, job) == pytest.approx(reduce, abs=0.1)
     # Forward: both products, and their sum over ranks. Backward: each product's two, and the sum of
     # the block's input gradient. Nothing runs beside a sum that the next product waits for.
-    by_hand = LAYERS * (up + down + reduce) + LAYERS * (up + down + weights + reduce)
+    by_hand = 6 * (2 * one + reduce) + 6 * (4 * one + reduce)
+    assert by_hand == pytest.approx(10_032, abs=1)
     assert step_us(step)[0] == pytest.approx(by_hand, rel=0.1)
