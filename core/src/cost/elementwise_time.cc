@@ -13,7 +13,7 @@ struct Work {
   double instructions;
 };
 constexpr double kPlain = 14;
-constexpr std::array<Work, 16> kWork{{
+constexpr std::array<Work, 17> kWork{{
     {"gelu", 37},
     {"gelu_backward", 50},
     {"silu", 30},
@@ -30,6 +30,7 @@ constexpr std::array<Work, 16> kWork{{
     {"tanh", 30},
     {"erf", 34},
     {"lerp", 20},
+    {"roll", 135},
 }};
 // Addresses are computed for each operand where shapes differ, or layouts do.
 constexpr double kAddresses = 71;
@@ -68,6 +69,17 @@ int innermost(const TensorMeta& tensor) {
   return found;
 }
 
+// Neighbours of the result lie apart in the operand, so each brings a whole sector. An operand that is
+// broadcast along them brings one for many.
+bool lies_across(const TensorMeta& operand, const TensorMeta& result) {
+  const int inner = innermost(result);
+  if (inner < 0 || operand.sizes.size() != result.sizes.size()) return false;
+  const auto at = static_cast<std::size_t>(inner);
+  if (operand.sizes[at] <= 1) return false;
+  return static_cast<double>(operand.strides[at]) * static_cast<double>(size_of(operand.dtype)) >=
+         kSector;
+}
+
 bool narrows(std::string_view name, const TensorMeta& from, const TensorMeta& to) {
   const bool copies = name == "_to_copy" || name == "copy";
   const bool half = to.dtype == DType::kBFloat16 || to.dtype == DType::kFloat16;
@@ -92,11 +104,7 @@ Shape shape_of(const CallView& view) {
       shape.converts = shape.converts || !narrows(view.name, tensor, first);
     }
     if (tensor.sizes != first.sizes || tensor.strides != first.strides) shape.addresses = true;
-    const int inner = innermost(tensor);
-    if (tensor.sizes.size() == first.sizes.size() && inner >= 0 && innermost(first) >= 0 &&
-        inner != innermost(first)) {
-      shape.transposed = true;
-    }
+    shape.transposed = shape.transposed || lies_across(tensor, first);
   });
   return shape;
 }

@@ -22,21 +22,38 @@ void add_lookup(double count, double bytes, double instructions, OpTimer& op) {
          bytes);
 }
 
-// The gradient of an embedding table: zeros, then the rows sorted by index and added up.
+// The gradient of an embedding table: zeros, then the rows sorted by index, runs of equal ones found,
+// and added up piece by piece.
 void add_embedding_backward(const CallView& view, OpTimer& op) {
+  const Machine& machine = op.machine();
   const TensorMeta& gradient = view.args.tensor(0);
   const double table = bytes_written(view);
   const double rows = elements(view.args.tensor(1));
-  op.add({.memory_us = op.machine().memory_us(table)}, table);
-  if (rows > 3072) {
-    // Radix sort of the indices with their places, eight bits at a time, and the edges found.
-    const double moved = rows * 16;
-    for (int pass = 0; pass < 6; ++pass) {
-      op.add({.memory_us = op.machine().memory_us(moved), .latency_us = 1}, moved);
-    }
+  op.add({.memory_us = machine.memory_us(table)}, table);
+  const double moved = distinct_bytes(gradient) * 3;
+  if (rows <= 3072) {
+    // Few: each row of indices is compared with all before it.
+    op.add({.compute_us = rows * 0.012, .memory_us = machine.memory_us(moved), .latency_us = 5},
+           moved);
+    return;
   }
-  const double bytes = distinct_bytes(gradient) * 3;
-  add_lookup(elements(gradient), bytes, 60, op);
+  // Radix sort of 64-bit indices with their places, eight bits at a time, and as many counters zeroed.
+  constexpr int kPasses = 8;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    op.add({.memory_us = machine.memory_us(rows * 32), .latency_us = 5}, rows * 32);
+  }
+  // Places, histogram and its sums; runs, their pieces, and where these begin.
+  constexpr int kSmall = 11;
+  for (int i = 0; i < kSmall; ++i) op.add({.latency_us = 0.3}, 0);
+  // Sums of pieces, and of a row's pieces. Rows that come again and again are read in longer runs.
+  const double words =
+      view.args.out(0).sizes.empty() ? rows : static_cast<double>(view.args.out(0).sizes.front());
+  const double apart = std::clamp(words / rows, 0.2, 1.0);
+  for (int stage = 0; stage < 2; ++stage) {
+    op.add({.compute_us = machine.instructions_us(elements(gradient) * 250 * apart),
+            .memory_us = machine.memory_us(moved)},
+           moved);
+  }
 }
 
 void add_sort(const TensorMeta& input, OpTimer& op) {

@@ -37,7 +37,6 @@ class Machine {
     return count / (sms_ * kLanes * rates_.sm_clock_ghz) / 1e3;
   }
 
- private:
   // Lines are evicted before L2 is full, since addresses share sets; beyond its size a pass over
   // everything has evicted its own beginning.
   [[nodiscard]] double l2_share(double footprint) const noexcept {
@@ -47,6 +46,8 @@ class Machine {
     if (size <= 0) return 0;
     return std::clamp((kNothingStays - footprint / size) / (kNothingStays - kAllStays), 0.0, 1.0);
   }
+
+ private:
   static constexpr double kLanes = 128;  // of a multiprocessor
 
   const DeviceProfile& gpu_;
@@ -78,6 +79,12 @@ class OpTimer {
       time_.bound = TimeBound::kLatency;
     else
       time_.bound = kernel.compute_us > kernel.memory_us ? TimeBound::kCompute : TimeBound::kMemory;
+  }
+  // A few bytes set to zero: shorter than an empty kernel, and as much to issue.
+  void add_memset() {
+    constexpr double kShare = 0.65;
+    time_.us += kShare * machine_.rates().kernel_us;
+    ++time_.kernels;
   }
   void guess() noexcept { time_.guessed = true; }
   [[nodiscard]] const OpTime& time() const noexcept { return time_; }

@@ -128,9 +128,9 @@ OpTime op_time(const OpCall& call, const DeviceProfile& gpu, const KernelState& 
   OpTimer op(machine);
   const bool asks = cost::matrix_rules(view, op) || cost::attention_rules(view, op) ||
                     cost::convolution_rules(view, op) || cost::row_rules(view, op) ||
-                    cost::recurrent_rules(view, op);
+                    cost::batch_norm_rules(view, op) || cost::recurrent_rules(view, op);
   const bool known = asks || cost::reduction_rules(view, op) || cost::indexing_rules(view, op) ||
-                     cost::list_rules(view, op);
+                     cost::picture_rules(view, op) || cost::list_rules(view, op);
   if (!known) {
     cost::elementwise_rule(view, op);
     if (!call.name.starts_with("aten::")) op.guess();

@@ -15,10 +15,11 @@ constexpr std::array<std::string_view, 26> kReductions{
     "trace"};
 
 // What a kernel does for each element that it reads.
-double instructions(const CallView& view, const TensorMeta& input) {
+double instructions(const CallView& view, const TensorMeta& input, bool to_one) {
   const bool variance = view.name.starts_with("var") || view.name.starts_with("std");
   if (variance) return 60;
-  return is_reduced_float(input.dtype) ? 24 : 16;
+  // Down to one number loads are as wide as can be, in any type.
+  return is_reduced_float(input.dtype) && !to_one ? 24 : 16;
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ bool reduction_rules(const CallView& view, OpTimer& op) {
     chain = ceil_div(per_result, walkers * 4) * 0.5;
     if (walkers > 16) latency += machine.rates().reduce_us / 2;
   }
-  op.add({.compute_us = std::max(machine.instructions_us(from * instructions(view, input)), chain),
+  op.add({.compute_us =
+              std::max(machine.instructions_us(from * instructions(view, input, to == 1)), chain),
           .memory_us = machine.memory_us(bytes),
           .latency_us = latency},
          bytes);

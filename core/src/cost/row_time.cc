@@ -55,12 +55,25 @@ void add_rows(const Rows& rows, const Treatment& how, OpTimer& op) {
 
 bool vector_loads(const Rows& rows) { return std::fmod(rows.length, 4) == 0; }
 
+// Over a dimension that is not the innermost a thread walks its own numbers, each load after the one
+// before: three times forward, twice in the gradient.
+void add_softmax_across(const Rows& rows, double tensors, OpTimer& op) {
+  constexpr double kLoadUs = 0.24;
+  const double bytes = rows.count * rows.length * rows.element * (tensors + 1);
+  op.add({.compute_us = rows.length * kLoadUs * (tensors > 2 ? 1.5 : 3),
+          .memory_us = op.machine().row_memory_us(bytes)},
+         bytes);
+}
+
 void add_softmax(const TensorMeta& input, std::int64_t dim, double tensors, OpTimer& op) {
   const auto rank = static_cast<std::int64_t>(input.sizes.size());
   if (dim < 0) dim += rank;
   const double length =
       dim >= 0 && dim < rank ? static_cast<double>(input.sizes[static_cast<std::size_t>(dim)]) : 1;
   const Rows rows = rows_of(input, length);
+  const bool across =
+      dim >= 0 && dim < rank && length > 1 && input.strides[static_cast<std::size_t>(dim)] > 1;
+  if (across) return add_softmax_across(rows, tensors, op);
   Treatment how;
   how.passes = tensors;
   how.instructions = vector_loads(rows) ? 60 : 95;
@@ -127,33 +140,6 @@ double product(const std::vector<std::int64_t>& sizes) {
   return all;
 }
 
-// A channel is one block's, unless channels lie innermost: 512 threads with 16 bytes each on the way,
-// 0.62 microseconds long. So few channels move little.
-double by_channel_us(const TensorMeta& input, double bytes) {
-  constexpr double kBlockGbps = 512 * 16 / 0.62 / 1e3;
-  if (input.sizes.size() < 2 || input.strides[1] == 1) return 0;
-  return bytes / (static_cast<double>(input.sizes[1]) * kBlockGbps) / 1e3;
-}
-
-// Statistics over everything but the channels, then one loop.
-void add_batch_norm(const TensorMeta& input, bool training, bool backward, OpTimer& op) {
-  const Machine& machine = op.machine();
-  const double bytes = distinct_bytes(input);
-  const auto count = static_cast<double>(input.numel());
-  if (training) {
-    const double read = backward ? 2 * bytes : bytes;
-    op.add({.compute_us = machine.instructions_us(count * 30),
-            .memory_us = std::max(machine.row_memory_us(read), by_channel_us(input, read)),
-            .latency_us = machine.rates().reduce_us},
-           read);
-  }
-  const double moved = backward ? 3 * bytes : 2 * bytes;
-  const double channels_us = training ? by_channel_us(input, moved) : 0;
-  op.add({.compute_us = machine.instructions_us(count * 30),
-          .memory_us = std::max(machine.memory_us(moved), channels_us)},
-         moved);
-}
-
 void add_group_norm(const CallView& view, bool backward, OpTimer& op) {
   const TensorMeta& input = view.args.tensor(backward ? 1 : 0);
   const double groups = static_cast<double>(view.args.integer(backward ? 8 : 6, 1));
@@ -164,10 +150,13 @@ void add_group_norm(const CallView& view, bool backward, OpTimer& op) {
                 .per_thread = 1,
                 .trips = 1,
                 .trip_us = 0.1,
-                .instructions = 20};
+                .instructions = backward ? 65.0 : 60.0};
   add_rows(rows_of(input, length), how, op);
+  if (backward) op.add({}, 0);  // a group's numbers
   const double bytes = (backward ? 3 : 2) * distinct_bytes(input);
-  op.add({.compute_us = op.machine().instructions_us(static_cast<double>(input.numel()) * 40),
+  // In the gradient numbers of 16 bits meet others, and are converted one at a time.
+  const double work = !backward ? 80 : is_reduced_float(input.dtype) ? 247 : 105;
+  op.add({.compute_us = op.machine().instructions_us(static_cast<double>(input.numel()) * work),
           .memory_us = op.machine().memory_us(bytes)},
          bytes);
 }
@@ -183,13 +172,6 @@ bool norms(const CallView& view, OpTimer& op) {
     add_layer_norm(args.tensor(0), product(args.integers(1)), 0.18, op);
   } else if (name == "_fused_rms_norm_backward") {
     add_layer_norm_backward(args.tensor(1), product(args.integers(2)), args.mask(5, 1), op);
-  } else if (name == "native_batch_norm" || name == "cudnn_batch_norm" ||
-             name == "_native_batch_norm_legit" || name == "_batch_norm_with_update" ||
-             name == "miopen_batch_norm") {
-    add_batch_norm(args.tensor(0), args.flag(5, true), false, op);
-  } else if (name == "native_batch_norm_backward" || name == "cudnn_batch_norm_backward" ||
-             name == "batch_norm_backward") {
-    add_batch_norm(args.tensor(1), true, true, op);
   } else if (name == "native_group_norm") {
     add_group_norm(view, false, op);
   } else if (name == "native_group_norm_backward") {

@@ -21,6 +21,8 @@ struct CallView {
 bool matrix_rules(const CallView& call, OpTimer& op);
 bool attention_rules(const CallView& call, OpTimer& op);
 bool convolution_rules(const CallView& call, OpTimer& op);
+bool batch_norm_rules(const CallView& call, OpTimer& op);
+bool picture_rules(const CallView& call, OpTimer& op);  // pooling and upsampling
 bool row_rules(const CallView& call, OpTimer& op);
 bool reduction_rules(const CallView& call, OpTimer& op);
 bool indexing_rules(const CallView& call, OpTimer& op);

@@ -141,6 +141,33 @@ TEST(OpTime, CausalAttentionTakesAboutHalf) {
   EXPECT_NEAR(attention(true) / attention(false), 0.55, 0.1);
 }
 
+TEST(OpTime, AnOperandThatIsBroadcastAlongRowsIsNoTransposedOne) {
+  const TensorMeta x = tensor({4, 1024, 1024}, DType::kFloat32);
+  TensorMeta expanded = x;  // a number for each row
+  expanded.strides = {1024, 1, 0};
+  TensorMeta turned = x;
+  turned.strides = {1024 * 1024, 1, 1024};
+  const auto with = [&](const TensorMeta& other) {
+    return op_time(call("aten::mul", {x, other}, x), gpu(), {}).us;
+  };
+  EXPECT_LE(with(tensor({4, 1024, 1}, DType::kFloat32)), 1.2 * with(x));
+  EXPECT_LE(with(expanded), 1.2 * with(x));
+  EXPECT_GT(with(turned), 1.8 * with(x));
+}
+
+TEST(OpTime, AttentionsGradientOfFewKeysWalksAllQueriesInFewBlocks) {
+  const auto backward = [](std::int64_t queries, std::int64_t keys) {
+    const TensorMeta q = tensor({8, 1, queries, 32}, DType::kFloat32);
+    const TensorMeta k = tensor({8, 1, keys, 32}, DType::kFloat32);
+    return op_time(call("aten::_scaled_dot_product_efficient_attention_backward", {q, q, k, k}, q),
+                   gpu(), {})
+        .us;
+  };
+  // 32 blocks for 132 multiprocessors, each over 16384 queries.
+  EXPECT_GT(backward(16384, 256), 10 * backward(1024, 256));
+  EXPECT_GT(backward(16384, 256), 0.9 * backward(16384, 1024));
+}
+
 TEST(OpTime, ASlowerGpuIsSlower) {
   EXPECT_GT(mm(8192, 8192, 8192, DType::kBFloat16, gpu("a100")).us,
             2 * mm(8192, 8192, 8192, DType::kBFloat16, gpu("h100")).us);
