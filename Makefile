@@ -11,8 +11,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 # It says which kernels convolutions take, and needs no GPU for that; not its dependencies: cuBLAS is never used.
 CUDNN ?= nvidia-cudnn-cu13==9.19.0.56
-# It imports without a GPU, and lets torch.compile compile for a virtual one; the version goes with TORCH.
-TRITON ?= triton==3.7.1
+# It imports without a GPU, and lets torch.compile compile for a virtual one; the version goes with torch.
+TRITON ?= triton==$$($(VENV)/bin/python python/peakline/_virtual_cuda/_compiled/_versions.py)
 JOBS ?= $(shell nproc)
 VENV := .venv
 SETUP := build/setup

@@ -19,6 +19,7 @@ from peakline._virtual_cuda._compiled import (
     _generated,
     _inductor,
     _nvrtc,
+    _source_keys,
     _triton,
 )
 from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
@@ -37,7 +38,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, options: Options) ->
     if reason:
         _eager.install(patches, notes, engine, reason)
     else:
-        _cache.install(patches, engine)
+        actions |= _source_keys.actions(patches, _cache.install(patches, engine))
         actions |= _dynamo.actions(patches, notes, engine)
         actions |= _inductor.actions(patches, notes, engine, options, benchmarks)
         actions |= _generated.actions(patches, benchmarks)

@@ -20,13 +20,15 @@ from peakline._virtual_cuda._engine import Engine
 _VARIABLES = {"TORCHINDUCTOR_CACHE_DIR": "", "TRITON_CACHE_DIR": "triton"}
 
 
-def install(patches: Patches, engine: Engine) -> None:
+def install(patches: Patches, engine: Engine) -> Path:
+    """The folder."""
     folder = _usable(_folder(engine))
     if folder is None:
         folder = Path(tempfile.mkdtemp(prefix="peakline-inductor-"))
         patches.on_restore(lambda: shutil.rmtree(folder, ignore_errors=True))
     for name, below in _VARIABLES.items():
         patches.set(os.environ, name, str(folder / below))
+    return folder
 
 
 def _folder(engine: Engine) -> Path:

@@ -32,6 +32,11 @@ _SETTINGS: dict[str, Any] = {
     "use_static_cuda_launcher": False,
     "bundle_triton_into_fx_graph_cache": False,
 }
+_AUTOGRAD_SETTINGS: dict[str, Any] = {
+    "enable_remote_autograd_cache": False,
+    # Dynamo has traced both of their directions, and the key has the kernels that they call.
+    "autograd_cache_allow_custom_autograd_functions": True,
+}
 _FAILED = (
     "torch.compile could not compile {names} on the virtual GPU ({reason}): estimated as running "
     "eagerly, and counts as guessed"
@@ -44,9 +49,12 @@ def actions(
     cache = {name: os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
     patches.set(torch._C._dynamo.guards, "_empty_strided_cuda", empty_strided_cuda)
 
-    def configure(config: Any) -> None:
-        known = {name: value for name, value in _SETTINGS.items() if hasattr(config, name)}
-        patches.keep(config.patch(known))
+    def with_settings(settings: dict[str, Any]) -> Action:
+        def configure(config: Any) -> None:
+            known = {name: value for name, value in settings.items() if hasattr(config, name)}
+            patches.keep(config.patch(known))
+
+        return configure
 
     def watch(module: Any) -> None:
         folder = Path(cache["TORCHINDUCTOR_CACHE_DIR"]) / "measured"
@@ -54,7 +62,11 @@ def actions(
         compiler = _Compiler(module.compile_fx, measured, notes, engine, options, cache)
         patches.set(module, "compile_fx", functools.wraps(module.compile_fx)(compiler))
 
-    return {"torch._inductor.config": configure, "torch._inductor.compile_fx": watch}
+    return {
+        "torch._inductor.config": with_settings(_SETTINGS),
+        "torch._functorch.config": with_settings(_AUTOGRAD_SETTINGS),
+        "torch._inductor.compile_fx": watch,
+    }
 
 
 def empty_strided_cuda(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:

@@ -1,0 +1,101 @@
+"""What a second estimate of a program finds: code, and what says whether that is still good."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import peakline
+from peakline._virtual_cuda._compiled import _source_keys
+
+MIB = 2**20
+
+
+def estimates(function: Any, count: str) -> list[int]:
+    """What Inductor's or AOTAutograd's counter grew by, in each of two estimates."""
+    grown = []
+    for _ in range(2):
+        counters = torch._dynamo.utils.counters
+        before = counters["inductor"][count] + counters["aot_autograd"][count]
+        with peakline.virtual_gpu("h200"):
+            x = torch.empty(MIB, device="cuda", requires_grad=True)
+            torch.compile(function)(x).sum().backward()
+        grown.append(counters["inductor"][count] + counters["aot_autograd"][count] - before)
+    return grown
+
+
+def _named(x: torch.Tensor) -> torch.Tensor:
+    return (x.tanh() + 3).sigmoid()
+
+
+def test_it_finds_the_code_of_the_first() -> None:
+    first, second = estimates(_named, "fxgraph_cache_hit")
+    assert second == first + 2  # forward and backward
+
+
+class _Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return grad * 2
+
+
+def _with_own_function(x: torch.Tensor) -> torch.Tensor:
+    doubled: torch.Tensor = _Doubled.apply(x)
+    return doubled.cos()
+
+
+def test_it_finds_traces_through_functions_that_have_a_backward_of_their_own() -> None:
+    assert estimates(_with_own_function, "autograd_cache_hit") == [0, 1]
+
+
+class Sources:
+    """A package, and how often its hash was computed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.package = folder / "package"
+        self.package.mkdir()
+        self.file = self.package / "module.py"
+        self.file.write_text("x = 1")
+        self.cache = folder / "cache"
+        self.cache.mkdir()
+        self.computed = 0
+
+    def key(self, value: str | bytes) -> str | bytes:
+        """As a process finds it that has just begun."""
+
+        def compute() -> str | bytes:
+            self.computed += 1
+            return value
+
+        return _source_keys._remembered(compute, self.package, self.cache)()
+
+
+@pytest.mark.parametrize("value", ["a hash", b"\x00\xff"])
+def test_hashes_of_sources_are_remembered(tmp_path: Path, value: str | bytes) -> None:
+    sources = Sources(tmp_path)
+    assert sources.key(value) == value
+    assert sources.key("another") == value
+    assert sources.computed == 1
+
+
+def test_hashes_of_changed_sources_are_computed_anew(tmp_path: Path) -> None:
+    sources = Sources(tmp_path)
+    sources.key("before")
+    facts = sources.file.stat()
+    os.utime(sources.file, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    assert sources.key("touched") == "touched"
+    (sources.package / "more.py").write_text("")
+    assert sources.key("with one more") == "with one more"
+
+
+def test_a_damaged_file_of_hashes_is_none(tmp_path: Path) -> None:
+    sources = Sources(tmp_path)
+    sources.key("before")
+    (sources.cache / "sources_of_package.json").write_text("{")
+    assert sources.key("after") == "after"
