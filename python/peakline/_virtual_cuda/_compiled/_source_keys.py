@@ -23,8 +23,9 @@ _NO_SOURCES = ("include", "lib", "__pycache__")
 
 def actions(patches: Patches, folder: Path) -> dict[str, Action]:
     def of_torch(module: Any) -> None:
-        package = Path(module.__file__).parents[1]
-        patches.set(module, "torch_key", _remembered(module.torch_key, package, folder))
+        if "torch_key" in vars(module):
+            package = Path(module.__file__).parents[1]
+            patches.set(module, "torch_key", _remembered(module.torch_key, package, folder))
 
     def of_triton(module: Any) -> None:
         if module.HAS_TRITON:
@@ -33,6 +34,7 @@ def actions(patches: Patches, folder: Path) -> dict[str, Action]:
 
     return {
         "torch._inductor.codecache": of_torch,
+        "torch._inductor.async_compile": of_torch,  # may have it by name
         "torch._inductor.runtime.triton_compat": of_triton,
     }
 
