@@ -90,21 +90,6 @@ def test_hugging_face_finds_what_it_asks_for() -> None:
         assert pad_input(rows, places, 2, 16).shape == (2, 16, 8)
 
 
-def test_xformers_attention_and_its_masks() -> None:
-    with peakline.virtual_gpu("h200"):
-        import xformers.ops as ops  # type: ignore[import-not-found]
-
-        q = half(2, 512, 8, 64)
-        out = ops.memory_efficient_attention(q, q, q, attn_bias=ops.LowerTriangularMask())
-        out.sum().backward()
-        assert q.grad is not None
-        packed = half(1, 512, 8, 64)
-        mask = ops.fmha.BlockDiagonalMask.from_seqlens([256, 256])
-        assert ops.memory_efficient_attention(packed, packed, packed, mask).shape == packed.shape
-        single = torch.empty(2, 64, 8, 64, device="cuda", requires_grad=True)
-        ops.memory_efficient_attention(single, single, single).sum().backward()
-
-
 def test_apex_adam_holds_two_floats_for_each_parameter() -> None:
     with peakline.virtual_gpu("h200"):
         from apex.optimizers import FusedAdam  # type: ignore[import-not-found]
