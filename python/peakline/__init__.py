@@ -66,6 +66,13 @@ _LATER = {
 }
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext peakline` in a notebook: the magic `%%peakline`."""
+    from peakline.integrations import notebook
+
+    notebook.load(shell)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         import importlib

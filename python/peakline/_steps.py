@@ -78,7 +78,7 @@ class FirstOptimizer:
 
     def __init__(self, steps: Steps, optimizers: Iterable[Optimizer]) -> None:
         self._steps = steps
-        first = next(iter(optimizers), None)
+        first = next(filter(_is_announced, optimizers), None)
         self._first = None if first is None else weakref.ref(first)
         self._others: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self.stepped = False
@@ -126,6 +126,12 @@ class FirstOptimizer:
     def close(self) -> None:
         if self._wrapper is not None:
             self._wrapper.close()
+
+
+def _is_announced(optimizer: Optimizer) -> bool:
+    """Whether torch tells of its steps: not of a wrapper's that never called Optimizer.__init__,
+    as Accelerate's. Then it is the one inside that will be seen."""
+    return bool(getattr(type(optimizer).step, "hooked", False))
 
 
 class _Wrapper:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from peakline import _C
+from peakline import _C, _html
+from peakline._live import Live, LiveReader
+from peakline._steps import Steps
 from peakline._timing import Timing
 
 format_size = _C.format_size
@@ -83,6 +85,8 @@ class Run:
         self._sync = sync
         self._summary: dict[str, Any] | None = None
         self._timing: Callable[[], Timing] | None = None  # of runs on a virtual GPU
+        self._steps: Steps | None = None  # while it goes on
+        self._live: LiveReader | None = None
 
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
@@ -159,6 +163,49 @@ class Run:
         """Allocated and reserved bytes over the run, in at most a few hundred points."""
         return [TimelinePoint(**row) for row in self._device(device)["timeline"]]
 
+    def live(self, device: str | torch.device | int | None = None) -> Live:
+        """The memory of `device` up to now, at a low cost: for questions while the run goes on."""
+        found = self.live_devices()
+        if not found:
+            raise ValueError("nothing was allocated in this run yet, so there is nothing to say")
+        if device is None:
+            return found[0]
+        name = _device_name(device)
+        for candidate in found:
+            if candidate.device == name:
+                return candidate
+        known = ", ".join(candidate.device for candidate in found)
+        raise ValueError(f"nothing was allocated on '{name}' yet; ask for one of: {known}")
+
+    def live_devices(self) -> list[Live]:
+        """`live()` of every device that held memory, accelerators first."""
+        if self._live is None:
+            self._live = LiveReader(self._spool, lambda: self._sync is not None and self._sync())
+        return self._live.now()
+
+    def on_step(self, report: Callable[[Run], object], every: int = 1) -> None:
+        """Calls `report(run)` after every `every` steps, as long as the run goes on.
+
+        A report that fails is not called again, with a warning: training goes on.
+        """
+        if every < 1:
+            raise ValueError(f"every={every}: say after how many steps, 1 or more")
+        if self._steps is None:
+            raise ValueError("this run is over, so no step will come")
+        steps = self._steps
+        failed: list[Exception] = []
+
+        def after_step() -> None:
+            if failed or steps.done % every != 0:
+                return
+            try:
+                report(self)
+            except Exception as error:  # whatever it is, it must not end the training
+                failed.append(error)
+                warnings.warn(f"peakline reports no more: {error!r}", stacklevel=2)
+
+        steps.on_end(after_step)
+
     def timing(self) -> Timing:
         """How long what has run so far takes on the GPU, by the clock of the virtual one."""
         if self._timing is None:
@@ -183,8 +230,9 @@ class Run:
         return str(self)  # what a notebook shows of a cell's last line
 
     def _repr_html_(self) -> str:
-        """What a notebook shows where it can."""
-        return f"<pre>{html.escape(str(self))}</pre>"
+        """What a notebook shows where it can: the timeline above the tables."""
+        points = self.timeline() if self._answers()["devices"] else []
+        return _html.run_as_html(str(self), points)
 
     def __str__(self) -> str:
         """What `peakline show` prints."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peakline import _C
+from peakline._html import preformatted
 from peakline.run import Run
 
 
@@ -41,6 +42,9 @@ class Simulation(Outcome):
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.text)
 
 
 def simulate(

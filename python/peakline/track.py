@@ -36,6 +36,11 @@ Optimizers = Optimizer | Iterable[Optimizer] | None
 _RUNNING: list[Tracker] = []
 
 
+def current_run() -> Run | None:
+    """The run that is being tracked in this process, or is on a virtual GPU."""
+    return _RUNNING[-1].run if _RUNNING else None
+
+
 def note_in_recordings(key: str, value: str) -> None:
     """A fact for every recording that is being made."""
     for tracker in _RUNNING:
@@ -65,6 +70,7 @@ class Tracker:
         self._patches = Patches()
         self._session: _C.Session | None = None
         self._fake_cuda = False
+        self.run: Run | None = None  # from start() on
 
     def start(self) -> Run:
         cuda = not self._virtual and _cuda_baseline.is_present()
@@ -95,7 +101,9 @@ class Tracker:
             self._models, self._optimizers = [], []
         self._session = session
         _RUNNING.append(self)
-        return Run(spool, self._sync)
+        self.run = Run(spool, self._sync)
+        self.run._steps = self._steps
+        return self.run
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         if cuda:
@@ -174,6 +182,8 @@ class Tracker:
         if session is None:
             return
         _RUNNING.remove(self)
+        if self.run is not None:
+            self.run._steps = None
         self._patches.restore()
         if session.recording:  # not in a forked child
             session.label_alive()  # what the last step replaced after its backward

@@ -11,6 +11,7 @@
 
 #include "base/utf8.h"
 #include "export/category_book.h"
+#include "export/perfetto_streams.h"
 #include "export/perfetto_writer.h"
 #include "export/ranks.h"
 #include "ledger/era_name.h"
@@ -49,6 +50,7 @@ class Spans {
   void in_step(TimeNs time) {
     if (step_is_open_) return;
     step_is_open_ = true;
+    step_began_ = time;
     writer_.slice_begin(track_of(steps_, "steps"), time, fmt::format("step {}", steps_ended_ + 1));
   }
   void step_end(TimeNs time) {
@@ -56,6 +58,12 @@ class Spans {
     ++steps_ended_;
     writer_.slice_end(track_of(steps_, "steps"), time);
   }
+  // An optimizer's step is over, not just the recording.
+  void whole_step_end(TimeNs time) {
+    if (step_is_open_) last_whole_step_ = step_began_;
+    step_end(time);
+  }
+  [[nodiscard]] std::optional<TimeNs> last_whole_step() const { return last_whole_step_; }
   void other(const Now& now, const Event& event) {
     const Dictionary& words = now.dictionary;
     if (const auto* begin = std::get_if<PhaseBegin>(&event.body)) {
@@ -109,6 +117,8 @@ class Spans {
   std::array<std::uint64_t, 3> open_phases_{};
   std::uint64_t steps_ended_ = 0;
   bool step_is_open_ = false;
+  TimeNs step_began_;
+  std::optional<TimeNs> last_whole_step_;  // when it began
   std::string scratch_;
 };
 
@@ -174,7 +184,7 @@ class PerfettoPass : public Pass {
     spans_.module_enter(now, frame);
   }
   void on_module_leave(const Now& now, const ModuleFrame&) override { spans_.module_leave(now); }
-  void on_step_end(const Now& now) override { spans_.step_end(now.time); }
+  void on_step_end(const Now& now) override { spans_.whole_step_end(now.time); }
   void on_other(const Now& now, const Event& event) override { spans_.other(now, event); }
   void finish(const Now& now) override { spans_.step_end(now.time); }
 
@@ -210,6 +220,10 @@ Status write_rank(TraceReader& reader, const RankReader::Rank& rank, const Categ
     }
   }
   replay.finish();
+  const auto streams = rank.summary.info.find("streams");
+  if (streams != rank.summary.info.end() && spans.last_whole_step()) {
+    write_streams(writer, process, streams->second, *spans.last_whole_step());
+  }
   return writer.status();
 }
 

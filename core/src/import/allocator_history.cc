@@ -15,14 +15,11 @@ constexpr std::array<std::string_view, 15> kActions = {
     "empty_cache",   "oom",          "snapshot",       "workspace_snapshot",
     "user_defined",  "annotation",   "annotate"};
 
-Bytes counted(std::int64_t size) {
-  return Bytes((std::max<std::int64_t>(size, 1) + 511) / 512 * 512);
-}
-
 }  // namespace
 
-AllocatorHistory::AllocatorHistory(EventSink& sink, DeviceId device, bool may_begin_late)
-    : sink_(sink), device_(device), may_begin_late_(may_begin_late) {}
+AllocatorHistory::AllocatorHistory(EventSink& sink, DeviceId device,
+                                   const AllocatorConfig& settings, bool may_begin_late)
+    : sink_(sink), device_(device), settings_(settings), may_begin_late_(may_begin_late) {}
 
 bool AllocatorHistory::knows(std::string_view action) noexcept {
   return std::ranges::find(kActions, action) != kActions.end();
@@ -59,7 +56,8 @@ Status AllocatorHistory::on(const HistoryEntry& entry) {
 Status AllocatorHistory::alloc(const HistoryEntry& entry) {
   const std::uint64_t begin = entry.address;
   if (begin == 0) return invalid_input("an allocation cannot be at address 0");
-  const std::uint64_t end = begin + static_cast<std::uint64_t>(counted(entry.size).raw());
+  const std::uint64_t bytes = block_bytes(begin, entry.size);
+  const std::uint64_t end = begin + bytes;
   const auto next = live_.lower_bound(begin);
   const auto overlap = [&](std::uint64_t other) {
     return invalid_input(
@@ -74,9 +72,34 @@ Status AllocatorHistory::alloc(const HistoryEntry& entry) {
   live_.emplace_hint(next, begin, Live{block, end});
   count_block(begin, true);
   ++counts_.allocations;
-  return write(
-      Alloc{block, counted(entry.size), Bytes(entry.size), Address(begin), entry.stream, device_},
-      entry.op);
+  return write(Alloc{block, Bytes(static_cast<std::int64_t>(bytes)), Bytes(entry.size),
+                     Address(begin), entry.stream, device_},
+               entry.op);
+}
+
+// A history has what was asked for. The allocator counts the block that it gave: rounded, and above
+// 1 MiB with the rest of the free piece where that was not worth splitting off.
+std::uint64_t AllocatorHistory::block_bytes(std::uint64_t address, std::int64_t size) const {
+  const std::uint64_t rounded =
+      settings_.round_size(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
+  if (rounded <= kSmallSize || settings_.expandable_segments) return rounded;
+  const std::uint64_t until = free_until(address);
+  if (until - address <= rounded) return rounded;
+  const std::uint64_t rest = until - address - rounded;
+  const bool may_split = rounded < static_cast<std::uint64_t>(settings_.max_split_size.raw());
+  return may_split && rest > kSmallSize ? rounded : rounded + rest;
+}
+
+std::uint64_t AllocatorHistory::free_until(std::uint64_t address) const {
+  auto segment = segments_.upper_bound(address);
+  if (segment == segments_.begin() || (--segment)->second.end <= address) return address;
+  if (segment->second.expands) return address;
+  std::uint64_t until = segment->second.end;
+  const auto next = live_.upper_bound(address);
+  if (next != live_.end()) until = std::min(until, next->first);
+  const auto waiting = waiting_.upper_bound(address);
+  if (waiting != waiting_.end()) until = std::min(until, waiting->first);
+  return until;
 }
 
 Status AllocatorHistory::already_alive(std::uint64_t address, std::int64_t size, StreamId stream) {
@@ -135,7 +158,8 @@ Status AllocatorHistory::segment(const HistoryEntry& entry, bool taken) {
     return write(SegmentFree{Address(entry.address), Bytes(entry.size), device_});
   }
   ++counts_.segments;
-  segments_[entry.address] = {entry.address + static_cast<std::uint64_t>(entry.size), 0};
+  segments_[entry.address] = {entry.address + static_cast<std::uint64_t>(entry.size), 0,
+                              entry.action == "segment_map"};
   return write(SegmentAlloc{Address(entry.address), Bytes(entry.size), entry.stream, device_});
 }
 

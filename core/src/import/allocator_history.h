@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
+#include <peakline/allocator_config.h>
 #include <peakline/event_sink.h>
 #include <peakline/import.h>
 
@@ -26,8 +26,9 @@ struct HistoryEntry {
 // Turns the entries of one device into events, in order. Not thread-safe.
 class AllocatorHistory {
  public:
-  // `sink` outlives this.
-  AllocatorHistory(EventSink& sink, DeviceId device, bool may_begin_late);
+  // `sink` outlives this. `settings` are those of the allocator, as far as they are known.
+  AllocatorHistory(EventSink& sink, DeviceId device, const AllocatorConfig& settings,
+                   bool may_begin_late);
 
   // What is wrong with an entry, without saying where.
   Status on(const HistoryEntry& entry);
@@ -48,6 +49,7 @@ class AllocatorHistory {
   struct Segment {
     std::uint64_t end = 0;
     std::uint64_t blocks = 0;  // in use: alive, or waiting for other streams
+    bool expands = false;      // mapped: a block may go on in the next one
   };
   // Segments that were given back, until it is known what for.
   struct GivenBack {
@@ -59,6 +61,10 @@ class AllocatorHistory {
   };
 
   Status alloc(const HistoryEntry& entry);
+  // What a request of `size` bytes at `address` counts for.
+  [[nodiscard]] std::uint64_t block_bytes(std::uint64_t address, std::int64_t size) const;
+  // Where the free piece that begins at `address` ends; `address` where that is not known.
+  [[nodiscard]] std::uint64_t free_until(std::uint64_t address) const;
   Status free_requested(const HistoryEntry& entry);
   Status free_completed(const HistoryEntry& entry);
   Status segment(const HistoryEntry& entry, bool taken);
@@ -70,11 +76,12 @@ class AllocatorHistory {
 
   EventSink& sink_;
   DeviceId device_;
+  AllocatorConfig settings_;
   bool may_begin_late_;  // frees of blocks that were never seen are then no error
   TimeNs now_;
   std::uint64_t next_block_ = 1;
   std::map<std::uint64_t, Live> live_;                        // by address
-  std::unordered_map<std::uint64_t, BlockId> waiting_;        // freed, not completed, by address
+  std::map<std::uint64_t, BlockId> waiting_;                  // freed, not completed, by address
   std::optional<std::pair<std::uint64_t, BlockId>> pending_;  // a free to be settled
   std::map<std::uint64_t, Segment> segments_;                 // by address
   std::optional<GivenBack> given_back_;

@@ -150,7 +150,7 @@ Result<ImportedCounts> import_csv(Source& source, EventSink& sink) {
   bool has_header = false;
   DeviceInfo info;
   info.name = "cuda:0";
-  AllocatorHistory history(sink, sink.device(info), false);
+  AllocatorHistory history(sink, sink.device(info), AllocatorConfig{}, false);
   for (;;) {
     const Result<std::optional<std::string_view>> line = lines.next();
     if (!line.ok()) return line.status();

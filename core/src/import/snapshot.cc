@@ -189,7 +189,8 @@ class BeforeFinder final : public Walker {
 // The second read: events.
 class Emitter final : public Walker {
  public:
-  Emitter(EventSink& sink, std::map<std::size_t, Before>& before) : sink_(sink), before_(before) {
+  Emitter(EventSink& sink, std::map<std::size_t, Before>& before, const AllocatorConfig& settings)
+      : sink_(sink), before_(before), settings_(settings) {
     for (const auto& [device, facts] : before_) {
       if (origin_ < 0 || (facts.first_time >= 0 && facts.first_time < origin_)) {
         origin_ = facts.first_time;
@@ -243,7 +244,7 @@ class Emitter final : public Walker {
     if (device > 254) return invalid_input("the snapshot has more than 255 devices");
     DeviceInfo info;
     info.name = fmt::format("cuda:{}", device);
-    auto made = std::make_unique<AllocatorHistory>(sink_, sink_.device(info), true);
+    auto made = std::make_unique<AllocatorHistory>(sink_, sink_.device(info), settings_, true);
     Before& before = before_[device];
     for (const auto& [address, segment] : before.segments) {
       HistoryEntry entry;
@@ -261,6 +262,7 @@ class Emitter final : public Walker {
 
   EventSink& sink_;
   std::map<std::size_t, Before>& before_;
+  AllocatorConfig settings_;
   std::int64_t origin_ = -1;
   StreamNumbers streams_;
   std::map<std::size_t, std::unique_ptr<AllocatorHistory>> histories_;
@@ -299,13 +301,15 @@ Result<ImportedCounts> import_snapshot(const SourceOpener& open, EventSink& sink
   if (!snapshot.ok()) return snapshot.status();
   finder.finish();
   // Before the first event: who simulates needs them then.
+  AllocatorConfig settings;
   if (const std::optional<std::string> conf = settings_of(*snapshot)) {
     sink.info("allocator_conf", *conf);
     if (const Result<AllocatorConfig> config = AllocatorConfig::parse(*conf); config.ok()) {
       sink.info("allocator_settings", config->canonical());
+      settings = *config;
     }
   }
-  Emitter emitter(sink, finder.devices);
+  Emitter emitter(sink, finder.devices, settings);
   const Result<Value> again = read_with(open, emitter);
   if (!again.ok()) return again.status();
   sink.info("producer", "import");

@@ -41,15 +41,26 @@ class MomentSet {
   // Everything that was alive at the moment. Call it once, when the stream is over.
   [[nodiscard]] std::vector<Held> finish(const Now& now) {
     std::vector<Held> all = std::move(departed_);
+    add_living(all, now);
+    return all;
+  }
+
+  // The same in the middle of the stream: what still lives counts as it looks now.
+  [[nodiscard]] std::vector<Held> so_far(const Now& now) const {
+    std::vector<Held> all = departed_;
+    add_living(all, now);
+    return all;
+  }
+
+ private:
+  void add_living(std::vector<Held>& all, const Now& now) const {
     now.ledger.for_each_live([&](const Block& block) {
       if (block.device != device_ || block.birth.event > moment_) return;
       all.push_back({block.bytes, resolve_category(block, now.context, true), block.module,
                      block.op, block.certainty});
     });
-    return all;
   }
 
- private:
   DeviceId device_;
   std::uint64_t moment_;
   std::vector<Held> departed_;

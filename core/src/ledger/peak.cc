@@ -40,6 +40,12 @@ void PeakPass::finish(const Now& now) {
   for (std::size_t i = 0; i < peaks_.size(); ++i) peaks_[i].held = sets_[i].finish(now);
 }
 
+std::vector<DevicePeak> PeakPass::peaks_so_far(const Now& now) const {
+  std::vector<DevicePeak> peaks = peaks_;
+  for (std::size_t i = 0; i < peaks.size(); ++i) peaks[i].held = sets_[i].so_far(now);
+  return peaks;
+}
+
 void SnapshotPass::on_alloc(const Now&, const Block& block) { set_of(sets_, block.device, event_); }
 
 void SnapshotPass::on_free(const Now& now, const Block& block, CategoryId category) {

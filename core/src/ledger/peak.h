@@ -35,6 +35,8 @@ class PeakPass : public Pass {
 
   // By device id; a device that never held anything has no entry or a zero one.
   [[nodiscard]] const std::vector<DevicePeak>& peaks() const noexcept { return peaks_; }
+  // The same before the stream is over.
+  [[nodiscard]] std::vector<DevicePeak> peaks_so_far(const Now& now) const;
 
  private:
   std::vector<DevicePeak> peaks_;

@@ -37,7 +37,10 @@ class TraceReader::Impl {
     return {};
   }
 
+  // A recording without a trailer may still be written: who asks again after the end gets what has
+  // come since.
   Result<std::span<const Event>> next() {
+    if (state_ == State::kEnd && !ended_) state_ = State::kBetweenChunks;
     while (status_.ok() && state_ != State::kEnd) {
       if (state_ == State::kBetweenChunks) {
         status_ = next_chunk();
@@ -69,8 +72,10 @@ class TraceReader::Impl {
     if (!more.ok()) return more.status();
     if (!*more) {
       state_ = State::kEnd;
-      diagnostics_.count(Loss::kTruncatedTail, chunks_.cut_bytes());
-      diagnostics_.count(Loss::kNoTrailer);
+      if (!std::exchange(cut_is_counted_, true)) {
+        diagnostics_.count(Loss::kTruncatedTail, chunks_.cut_bytes());
+        diagnostics_.count(Loss::kNoTrailer);
+      }
       return {};
     }
     if (!chunk_.known) {
@@ -139,6 +144,7 @@ class TraceReader::Impl {
   trace::Chunk chunk_;
   State state_ = State::kBetweenChunks;
   bool ended_ = false;  // with a trailer
+  bool cut_is_counted_ = false;
   Status status_;
   std::uint64_t event_count_ = 0;
 };

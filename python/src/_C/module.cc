@@ -11,6 +11,7 @@ PYBIND11_MODULE(_C, m) {
   m.attr("version") = PEAKLINE_VERSION;
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_cost(m);
+  peakline::bindings::bind_live(m);
   peakline::bindings::bind_simulate(m);
   peakline::bindings::bind_summary(m);
   peakline::bindings::bind_text(m);

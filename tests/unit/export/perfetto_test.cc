@@ -127,6 +127,31 @@ TEST(ExportPerfetto, AnEndWithoutABeginIsLeftOut) {
   EXPECT_EQ(tracks_of(trace).at("main ops"), (Values{"begin aten::mm", "end"}));
 }
 
+TEST(ExportPerfetto, TheClocksStreamsAreTracksFromTheLastStepOn) {
+  TraceBuilder trace;
+  trace.info("streams",
+             R"({"us":9.0,"kinds":["compute","memory"],"streams":[{"device":0,"name":"stream 7",)"
+             R"("spans":[[0.0,2.0,0],[2.0,3.0,1],[1.0,4.0,0]]}]})");
+  trace.marker("one").step().marker("two").step();
+  const auto tracks = tracks_of(trace);
+  // What runs beside the first on the same stream has a track of its own, under the same name.
+  EXPECT_EQ(tracks.at("cuda:0 stream 7, by the clock"),
+            (Values{"begin compute", "end", "begin compute", "end", "begin memory", "end"}));
+}
+
+TEST(ExportPerfetto, AFactThatIsNoStreamsIsLeftOut) {
+  for (
+      const std::string_view fact :
+      {"", "[]", "{}", R"({"kinds":1,"streams":[]})", R"({"kinds":["a"],"streams":[7]})",
+       R"({"kinds":["a"],"streams":[{"spans":[[0,-1,0],[1e300,1,0],[0,1,9],["x",1,0],[0,1]]}]})"}) {
+    TraceBuilder trace;
+    trace.info("streams", fact).marker("one").step();
+    for (const auto& [name, happened] : tracks_of(trace)) {
+      EXPECT_EQ(name.find("clock"), std::string::npos) << fact;
+    }
+  }
+}
+
 TEST(Exports, SurviveEventsThatCannotBeTrue) {
   constexpr Bytes kHuge(INT64_MAX - 5);
   constexpr Bytes kFar(std::int64_t{1} << 60);  // beyond every address space

@@ -40,6 +40,28 @@ TEST(ImportSnapshot, EntriesBecomeEventsInOrder) {
   EXPECT_EQ(run->dictionary.device(DeviceId(0)).name, "cuda:0");
 }
 
+TEST(ImportSnapshot, AFreePieceThatIsNotWorthSplittingCountsForTheBlockInIt) {
+  constexpr std::int64_t kStart = 64 << 20;
+  constexpr std::int64_t kMiB = 1 << 20;
+  const auto run = imported_snapshot(snapshot([&](PickleWriter& w) {
+    w.entry("segment_alloc", kStart, 40 * kMiB, 100);
+    w.entry("alloc", kStart, 20 * kMiB, 101);              // much is left: it is split off
+    w.entry("alloc", kStart + 20 * kMiB, 19 * kMiB, 102);  // 1 MiB is left: too little
+    w.entry("free_requested", kStart, 20 * kMiB, 103)
+        .entry("free_completed", kStart, 20 * kMiB, 103);
+    w.entry("alloc", kStart, 19 * kMiB + 300 * 1024, 104);  // up to the block behind it
+    w.entry("segment_alloc", 4 * kStart, 2 * kMiB, 105).entry("alloc", 4 * kStart, kMiB, 106);
+  }));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  const auto allocs = run->all<Alloc>();
+  ASSERT_EQ(allocs.size(), 4u);
+  EXPECT_EQ(allocs[0].bytes, 20_MiB);
+  EXPECT_EQ(allocs[1].bytes, 20_MiB);
+  EXPECT_EQ(allocs[1].requested, 19_MiB);
+  EXPECT_EQ(allocs[2].bytes, 20_MiB);
+  EXPECT_EQ(allocs[3].bytes, 1_MiB);  // small blocks are always split
+}
+
 TEST(ImportSnapshot, BlocksThatTheTraceNeverAllocatedWereThereBefore) {
   const auto run = imported_snapshot(snapshot(
       [](PickleWriter& w) {
