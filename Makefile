@@ -138,7 +138,7 @@ lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 	clang-format --dry-run -Werror $(CXX_FILES)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy python/peakline python/peakline_pytest tools
+	$(VENV)/bin/mypy python/peakline python/peakline_pytest python/peakline_lightning tools
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py
