@@ -94,6 +94,11 @@ void Recorder::write_loop() {
   StepTape tape(assembler, [this](const ExpectedAllocs* allocs) {
     if (auto* expect = expect_.load(std::memory_order_acquire)) expect(allocs);
   });
+  const auto write_info = [this] {  // somebody may read what is there and end the process
+    const std::lock_guard guard(info_mutex_);
+    for (const auto& [key, value] : late_info_) writer_->info(key, value);
+    late_info_.clear();
+  };
   auto flushed = std::chrono::steady_clock::now();
   for (;;) {
     const bool last = stopping_.load(std::memory_order_acquire);
@@ -112,6 +117,7 @@ void Recorder::write_loop() {
     }
     const auto now = std::chrono::steady_clock::now();
     if (asked != flushes_done_.load(std::memory_order_relaxed) || now - flushed > kFlushEvery) {
+      write_info();
       static_cast<void>(writer_->flush());
       flushed = now;
       flushes_done_.store(asked, std::memory_order_release);

@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "vgpu/shape_builder.h"
 #include "vgpu/shape_rule_sets.h"
 #include "vgpu/values.h"
 #include "vgpu/values/host_run.h"
+#include "vgpu/values/masks.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -30,14 +32,15 @@ std::int64_t total(const at::Tensor& counted) { return counted.sum().item<std::i
 std::int64_t nonzero_count(const Call& call, const at::Tensor& tensor) {
   const HostRun host;
   if (const auto known = known_values(tensor)) return known->count_nonzero().item<std::int64_t>();
+  const std::int64_t most = std::min(most_nonzero(tensor).value_or(tensor.numel()), tensor.numel());
   const std::optional<Bounds> bounds = bounds_of(tensor);
   if (!bounds || bounds->is_uniform()) {
     const bool never_zero = bounds && total(bounds->low.gt(0).logical_or(bounds->high.lt(0))) > 0;
-    return never_zero ? tensor.numel() : share(call, tensor.numel());
+    return never_zero ? tensor.numel() : share(call, most);
   }
   const std::int64_t surely = total(bounds->low.gt(0).logical_or(bounds->high.lt(0)));
   const std::int64_t never = total(bounds->low.eq(0).logical_and(bounds->high.eq(0)));
-  return surely + share(call, tensor.numel() - surely - never);
+  return surely + share(call, std::min(tensor.numel() - never, std::max(most, surely)) - surely);
 }
 
 // The largest that an element may be; nothing when its type is all that is known of it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TIME_IS_UP = 124  # as `timeout` says it
 TERMINATED = 143  # as a shell says it of SIGTERM
+SO_FAR = ", so this is the memory of what ran before"
 
 
 class Ending(BaseException):

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peakline import _C, _script
+from peakline import _C, _scratch, _script
+from peakline._ending import SO_FAR
 from peakline._estimate import all_ranks, arguments, host, job, needed, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._fit import curve
@@ -45,6 +46,7 @@ def estimate(
     except OSError as error:
         complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE, None
+    _scratch.sweep()
     with contextlib.closing(others):
         if args.world_size:
             others.prepare()
@@ -114,6 +116,8 @@ class _Estimate:
             self._overlay = Overlay()
             with gpu as self._recording:
                 ended = self._run_script()
+                if ended.partial:
+                    gpu.ended_early(ended.partial)
                 gpu.job.finish()
             return self._conclude(ended)
         except (ValueError, OSError) as error:
@@ -168,9 +172,13 @@ class _Estimate:
 
         outcome.give_stdout_back()
         with self._overlay.plainly():
-            status, found = self._conclude(outcome.ended(end))
+            ended = outcome.ended(end)
+            if ended.partial:
+                self._gpu.ended_early(ended.partial)
+            status, found = self._conclude(ended)
             if found is not None:
                 status = _tell(self._args, found, time.perf_counter() - self._began, status)
+            self._overlay.close()
         sys.stdout.flush()
         sys.stderr.flush()
         self._others.close()
@@ -184,7 +192,7 @@ class _Estimate:
             recording.save(_output(args, self._rank))
         has_answer = any(device.startswith("cuda") for device in recording.devices)
         if ended.partial:
-            why = ended.partial if has_answer else ended.partial.removesuffix(outcome.SO_FAR)
+            why = ended.partial if has_answer else ended.partial.removesuffix(SO_FAR)
             complain((f"rank {self._rank}: " if args.world_size else "") + why)
         if not has_answer:
             complain("the script used no GPU memory, so there is nothing to estimate")

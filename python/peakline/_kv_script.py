@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from peakline import _C, _script
+from peakline import _C, _scratch, _script
 from peakline._estimate import arguments, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._kv.serving import Serving, sharded
@@ -31,7 +30,7 @@ def main(argv: list[str]) -> int:
     at = argv.index("--") if "--" in argv else len(argv)
     args = _parser().parse_args(argv[:at])
     _check(args)
-    with tempfile.TemporaryDirectory(prefix="peakline-kv-") as folder:
+    with _scratch.folder("kv") as folder:
         try:
             program = _program(args, argv[at + 1 :], folder)
             status, answer, layers = _run([*_gpu(args), *program])

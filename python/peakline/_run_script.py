@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
         _complain(f"cannot read '{args.script}': {error.strerror}")
         return BAD_USAGE
 
+    from peakline._ending import SO_FAR
     from peakline.track import Tracker
 
     info = {"command": " ".join([args.script or f"-m {args.module}", *args.script_args])}
@@ -79,6 +80,8 @@ def main(argv: list[str]) -> int:
         return BAD_USAGE
     try:
         status = _script.execute(run)
+        if status:
+            tracker.ended_early(f"the script failed (status {status}){SO_FAR}")
     finally:
         tracker.stop()
     sys.stdout.flush()

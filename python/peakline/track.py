@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import Optimizer
 
 from peakline import _C, _cuda_baseline
+from peakline._ending import SO_FAR
 from peakline._module_names import ModuleNames
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps, Steps
@@ -176,6 +177,10 @@ class Tracker:
         if self._session is not None:
             self._session.info(key, value)
 
+    def ended_early(self, why: str) -> None:
+        """More would have run, but for `why`: what the recording answers holds so far."""
+        self.note("partial", why)
+
     def stop(self) -> None:
         """torch is as it was before start(); the recording is complete."""
         session, self._session = self._session, None
@@ -228,7 +233,13 @@ class track:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self._tracker.ended_early(block_failed(error))
         self.stop()
+
+
+def block_failed(error: BaseException) -> str:
+    return f"the block ended with {type(error).__name__}{SO_FAR}"
 
 
 def _as_list(given: T | Iterable[T] | None, kind: type[T], name: str) -> list[T]:

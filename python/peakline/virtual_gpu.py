@@ -19,7 +19,7 @@ from peakline._steps import Steps
 from peakline._timing import StepTimes
 from peakline._virtual_cuda import _policy
 from peakline.run import Run
-from peakline.track import Tracker
+from peakline.track import Tracker, block_failed
 
 
 class virtual_gpu:
@@ -133,6 +133,7 @@ class virtual_gpu:
     ) -> None:
         if error is not None:
             self.label_alive()  # the failed frames still hold their tensors
+            self.ended_early(block_failed(error))
         self.stop()
 
     def start(self) -> Run:
@@ -147,6 +148,11 @@ class virtual_gpu:
         """Names what is alive now, which otherwise happens as training goes on."""
         if self._tracker is not None:
             self._tracker.label_alive()
+
+    def ended_early(self, why: str) -> None:
+        """More would have run, but for `why`: the recording says so."""
+        if self._tracker is not None:
+            self._tracker.ended_early(why)
 
     def survived_last_oom(self) -> bool:
         """Whether the program went on to allocate after memory ran out, if it did."""

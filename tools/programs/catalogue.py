@@ -35,6 +35,11 @@ COMMITS = {
     "huggingface/peft": "5d602fdbff04c33c1c4de55cda9d4ae1d7cb7e40",
     "huggingface/diffusers": "58eb52c0803ea9af3abec60841c2a093bdf1f951",
     "pyg-team/pytorch_geometric": "5c6461b2305ad068a6d61165b3c55852a11aaa41",
+    "tkipf/pygcn": "1600b5b748b3976413d1e307540ccc62605b4d6d",
+    "locuslab/TCN": "2f8c2b817050206397458dfd1f5a25ce8a32fe65",
+    "karpathy/ng-video-lecture": "52201428ed7b46804849dea0b3ccf0de9df1a5c3",
+    "akamaster/pytorch_resnet_cifar10": "d5489e8995e81e91ce6b1d69dcc98ad579b0b153",
+    "kimiyoung/transformer-xl": "44781ed21dbaec88b280f74d9ae2877f52b492a5",
 }
 
 
@@ -362,6 +367,14 @@ PROGRAMS = [
         {"made": "image_sets"},
     ),
     Program(
+        "torchvision_mask_rcnn",
+        "pytorch/vision",
+        "references/detection",
+        "train.py -- --dataset coco --data-path made --model maskrcnn_resnet50_fpn --epochs 2"
+        " --workers 0 --weights-backbone ResNet50_Weights.IMAGENET1K_V1",
+        {"made": "coco"},
+    ),
+    Program(
         "torchtitan_debug",
         "pytorch/torchtitan",
         ".",
@@ -389,6 +402,25 @@ PROGRAMS = [
         "training/cifar",
         "--world-size 2 cifar10_deepspeed.py -- --deepspeed --stage 2",
         {"data": "cifar10"},
+    ),
+    Program("pygcn", "tkipf/pygcn", "pygcn", "train.py", {"../data/cora": "cora"}, (".",)),
+    Program("tcn_copy_memory", "locuslab/TCN", "TCN/copy_memory", "copymem_test.py", paths=(".",)),
+    Program("video_lecture_gpt", "karpathy/ng-video-lecture", ".", "gpt.py"),
+    Program(
+        "resnet_cifar10",
+        "akamaster/pytorch_resnet_cifar10",
+        ".",
+        "trainer.py -- --arch=resnet20 --save-dir=save_resnet20",
+        {"data": "cifar10"},
+    ),
+    Program(
+        "transformer_xl_enwik8",
+        "kimiyoung/transformer-xl",
+        "pytorch",
+        "train.py -- --cuda --data ../data/enwik8/ --dataset enwik8 --n_layer 12 --d_model 512 --n_head 8"
+        " --d_head 64 --d_inner 2048 --optim adam --lr 0.00025 --max_step 400000 --tgt_len 512"
+        " --mem_len 512 --eval_tgt_len 128 --batch_size 22",
+        {"../data/enwik8": "wikitext"},
     ),
     Program(
         "modded_nanogpt",

@@ -118,6 +118,28 @@ def two_domains(folder: Path) -> None:
 
 
 @kind
+def coco(folder: Path) -> None:
+    """Pictures with four boxes each, and their outlines."""
+    import json
+
+    for split, count in (("train", 16), ("val", 8)):
+        pictures: list[dict[str, Any]] = []
+        things: list[dict[str, Any]] = []
+        for number in range(1, count + 1):
+            name = f"{number:012}.jpg"
+            _image(folder / f"{split}2017" / name, 640, 480)
+            pictures.append({"id": number, "file_name": name, "width": 640, "height": 480})
+            for x in (40, 180, 320, 460):
+                corners = [x, 60, x + 120, 60, x + 120, 300, x, 300]
+                thing = {"id": len(things) + 1, "image_id": number, "category_id": 1, "iscrowd": 0}
+                thing |= {"bbox": [x, 60, 120, 240], "area": 28800, "segmentation": [corners]}
+                things.append(thing)
+        told = {"images": pictures, "annotations": things, "categories": [{"id": 1, "name": "box"}]}
+        (folder / "annotations").mkdir(exist_ok=True)
+        (folder / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(told))
+
+
+@kind
 def bsds300(folder: Path) -> None:
     for part, count in (("train", 40), ("test", 20)):
         for number in range(count):

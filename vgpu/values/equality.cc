@@ -19,14 +19,21 @@ at::Tensor one_of_two(const Bounds& bounds) {
 // A whole number at an end of its interval that nobody would have made up for that interval.
 at::Tensor is_calculated(const Compared& one) {
   if (!at::isIntegralType(one.dtype, false)) return at::zeros({}, at::kBool);
+  if (one.is_count) return at::ones({}, at::kBool);
   const double usual = guess_in(one.dtype, limits_of(one.dtype));
   const at::Tensor made_up = at::minimum(one.bounds.low.clamp_min(usual), one.bounds.high);
   return at_an_end(one.bounds).logical_and(one.bounds.guess.ne(made_up));
 }
 
+// Its stand-in is as good as the number itself.
+at::Tensor decides(const Compared& one) {
+  const at::Tensor known = one.bounds.low.eq(one.bounds.high);
+  return known.logical_or(one_of_two(one.bounds)).logical_or(is_calculated(one));
+}
+
 Compared unsqueezed(const Compared& one) {
   const auto map = [](const at::Tensor& numbers) { return numbers.unsqueeze(-1); };
-  return {one.bounds.map(map), one.dtype};
+  return {one.bounds.map(map), one.dtype, one.is_count};
 }
 
 Compared in_a_row(const Compared& set, std::int64_t others) {
@@ -43,9 +50,9 @@ Bounds are_equal(const Compared& one, const Compared& other) {
   const at::Tensor fixed = a.low.eq(a.high).logical_and(b.low.eq(b.high));
   const at::Tensor must = fixed.logical_and(a.low.eq(b.low));
   const at::Tensor may = a.low.le(b.high).logical_and(b.low.le(a.high));
-  const at::Tensor decides = one_of_two(a).logical_or(is_calculated(one));
+  const at::Tensor decided = decides(one).logical_and(decides(other));
   const at::Tensor guess =
-      must.logical_or(decides.logical_and(a.guess.eq(b.guess)).logical_and(may));
+      must.logical_or(decided.logical_and(a.guess.eq(b.guess)).logical_and(may));
   return Bounds{must, guess, may}.map([](const at::Tensor& t) { return t.to(at::kDouble); });
 }
 

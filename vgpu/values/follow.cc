@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "vgpu/values.h"
+#include "vgpu/values/masks.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -68,9 +69,20 @@ bool times_nothing(const Call& call) noexcept {
   return call.info.name.text.starts_with("aten::mul") && host_number(*call.tensors[1]) == 0.0;
 }
 
+// A bool is 0 or 1 even where nothing else is known: what is counted of a mask, or made a number of,
+// goes by the same stand-ins as the mask.
+bool reads_bools(const Call& call, const ValueRule& rule) noexcept {
+  using Kind = ValueRule::Kind;
+  const bool counts = rule.kind == Kind::kReduceAlike || rule.kind == Kind::kReduceSum;
+  const std::size_t read = rule.kind == Kind::kConvert ? 1 : 0;
+  if (!counts && rule.kind != Kind::kConvert) return false;
+  return call.tensors.size() > read && call.tensors[read]->defined() &&
+         call.tensors[read]->scalar_type() == at::kBool;
+}
+
 bool is_useful(const Call& call, const ValueRule& rule, const Operands& operands) noexcept {
   if (rule.kind == ValueRule::Kind::kNone) return false;
-  if (rule.creates || are_twins(call)) return true;
+  if (rule.creates || are_twins(call) || reads_bools(call, rule)) return true;
   if (rule.needs_all && operands.without) {
     if (operands.hosts) return times_nothing(call);
     return operands.some && call.tensors[0]->numel() <= kFewElements;
@@ -141,6 +153,7 @@ void defer(const Call& call, c10::ArrayRef<Output> outputs, c10::ArrayRef<std::u
     if (found[i] == nullptr) continue;
     const c10::ScalarType dtype = computation->slots()[i].dtype;
     ValuePtr value = Value::deferred(computation, static_cast<int>(i), dtype, exact);
+    if (!exact && found.size() == 1) note_mask(call, *computation, value);
     if (fold) {
       const Known known = value->evaluate();  // which lets go of what it came from
       if (!known.bytes && !known.bounds) value.reset();

@@ -161,7 +161,7 @@ void add_reductions(RuleMap& rules) {
         "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"}) {
     rules[name] = {.range = at_least_zero};
   }
-  rules["count_nonzero"] = {.range = count};
+  rules["count_nonzero"] = {.kind = Kind::kReduceSum, .range = count};
 }
 
 void add_ranges(RuleMap& rules) {

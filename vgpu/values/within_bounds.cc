@@ -7,6 +7,7 @@
 
 #include "vgpu/values/bounds_run.h"
 #include "vgpu/values/equality.h"
+#include "vgpu/values/masks.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -43,8 +44,9 @@ class Rules {
       case Kind::kMove:
         return moved();
       case Kind::kReduceAlike:
-      case Kind::kReduceSum:
         return reduced();
+      case Kind::kReduceSum:
+        return computation_.info().name.text == "aten::count_nonzero" ? counted() : reduced();
       case Kind::kDivide:
         return keeps_sign(divisor()) ? at_corners({Point::kLow, Point::kHigh}) : Results{};
       case Kind::kUnimodal:
@@ -126,9 +128,29 @@ class Rules {
     Bounds equal = twins  ? fixed_bounds(at::ones_like(one.bounds.low))
                    : isin ? are_among(one, other)
                           : are_equal(one, other);
+    if (!isin && !twins && run_.elementwise() && are_both_several()) equal.guess = one_holds(equal);
     const bool opposite = isin ? computation_.args()[3].toBool() : rule_.kind == Kind::kUnequal;
     if (opposite) equal = negated(equal);
     return run_.stored({equal.low}, {equal.guess}, {equal.high});
+  }
+
+  [[nodiscard]] bool are_both_several() const {
+    return operands_.size() > 1 && elements(operands_[0].layout) > 1 &&
+           elements(operands_[1].layout) > 1;
+  }
+
+  // Of several predictions beside labels a healthy run has one right and the others wrong. It says so
+  // for each element: whatever is asked of the mask, the answers are about one mask.
+  [[nodiscard]] at::Tensor one_holds(const Bounds& equal) const {
+    const auto& sizes = computation_.slots().front().parts.front().layout.sizes;
+    const at::Tensor open = equal.low.lt(equal.high).expand(sizes).reshape({-1});
+    const at::Tensor may_hold = open.nonzero().reshape({-1});
+    at::Tensor guess = equal.guess.expand(sizes).reshape({-1}).clone();
+    const bool none_holds = !guess.masked_select(open).any().item<bool>();
+    if (may_hold.numel() > 1 && none_holds) {
+      guess.index_fill_(0, may_hold.slice(0, 0, 1), 1.0);
+    }
+    return guess.reshape(sizes);
   }
 
   // A number may be given as it is. Nothing where it cannot be compared.
@@ -141,10 +163,15 @@ class Rules {
     }
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (operands_[i].argument == number && !operands_[i].only_written) {
-        return {views_[i], operands_[i].layout.dtype.toScalarType()};
+        return {views_[i], operands_[i].layout.dtype.toScalarType(), counts(operands_[i])};
       }
     }
     return {};
+  }
+
+  [[nodiscard]] bool counts(const Operand& operand) const {
+    return operand.source >= 0 &&
+           is_count(computation_.sources()[static_cast<std::size_t>(operand.source)].value);
   }
 
   // Of bits, all combinations are tried.
@@ -233,9 +260,8 @@ class Rules {
 
   [[nodiscard]] Results reduced() const {
     if (run_.elementwise()) {
-      const Numbers high = run_.call_all(Point::kHigh);
-      const Numbers guess = some_are_so(run_.call_all(Point::kGuess), high);
-      return run_.stored(run_.call_all(Point::kLow), guess, high);
+      return run_.stored(run_.call_all(Point::kLow), run_.call_all(Point::kGuess),
+                         run_.call_all(Point::kHigh));
     }
     Numbers low = run_.call_all(Point::kLow, true);
     Numbers guess = run_.call_all(Point::kGuess, true);
@@ -248,21 +274,24 @@ class Rules {
       const bool all_alike = computation_.info().name.text != "aten::cumsum";
       if (all_alike && run_.variables() == 0) low[0] = high[0] = guess[0];
     }
-    return run_.stored(low, some_are_so(guess, high), high);
+    return run_.stored(low, guess, high);
   }
 
-  // How many predictions are right, as a sum or a mean of bools: each by itself is taken to be
-  // wrong, but of several that may be right a healthy run has one.
-  [[nodiscard]] Numbers some_are_so(Numbers guess, const Numbers& high) const {
-    const std::string& name = computation_.info().name.text;
-    const bool is_mean = name == "aten::mean";
-    if ((name != "aten::sum" && !is_mean) || !views_[0].is_within({0, 1})) return guess;
-    const double count = summed();
-    const double unit = is_mean ? 1 / count : 1;
-    const at::Tensor hidden = guess[0].eq(0).logical_and(high[0].ge(2 * unit));
-    const at::Tensor some = at::full_like(guess[0], unit * guess_in(at::kLong, {0, count}));
-    guess[0] = at::where(hidden, some, guess[0]);
-    return guess;
+  // How many numbers are not zero: the sum of as many bools.
+  [[nodiscard]] Results counted() const {
+    const Layout& read = operands_[0].layout;
+    const Bounds bools = convert(views_[0], read.dtype.toScalarType(), at::kBool);
+    const Bounds sums = bools.map([&](const at::Tensor& numbers) {
+      return run_.elementwise() ? sum(numbers.expand(read.sizes)) : numbers * summed();
+    });
+    return run_.stored({sums.low}, {sums.guess}, {sums.high});
+  }
+
+  // Along the dimensions that the second argument names, or all.
+  [[nodiscard]] at::Tensor sum(const at::Tensor& numbers) const {
+    const c10::IValue& dims = computation_.args()[1];
+    if (dims.isNone()) return numbers.sum();
+    return dims.isInt() ? numbers.sum(dims.toInt()) : numbers.sum(dims.toDimVector());
   }
 
   // How many elements make one of the result.

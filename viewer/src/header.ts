@@ -14,12 +14,12 @@ function where(device: Device): string {
   return [peak.step > 0 ? `step ${peak.step}` : '', peak.phase].filter(Boolean).join(', ');
 }
 
-function verdict(device: Device): HTMLElement | null {
+function verdict(device: Device, partial: boolean): HTMLElement | null {
   const {summary} = device;
   if (summary.ooms > 0) {
     return h('span', {class: 'badge bad'}, `does not fit: out of memory ${summary.ooms === 1 ? 'once' : `${summary.ooms} times`}`);
   }
-  if (summary.fits) return h('span', {class: 'badge good'}, 'fits');
+  if (summary.fits) return h('span', {class: 'badge good'}, partial ? 'fits so far' : 'fits');
   return null;
 }
 
@@ -104,7 +104,7 @@ export function header(state: State, onDevice: (index: number) => void): HTMLEle
   return h('header', {},
     h('div', {class: 'title'}, h('h1', {}, report.title), themeButton()),
     h('p', {class: 'about'}, h('b', {}, device.name), device.summary.gpu && ` ${device.summary.gpu}`,
-      ` · ${about(report)} `, verdict(device)),
+      ` · ${about(report)} `, verdict(device, report.summary.partial)),
     devices.length > 1 && choice('Device', devices, String(state.deviceIndex), (index) => onDevice(Number(index))),
     facts(device), gauge(device));
 }

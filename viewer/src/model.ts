@@ -48,6 +48,7 @@ export interface Summary extends DeviceSummary {
   events: number;
   steps_completed: number;
   duration_ns: number;
+  partial: boolean;
   info: Record<string, string>;
   warnings: string[];
   devices: DeviceSummary[];

@@ -375,6 +375,9 @@ Result<SimulationResult> Simulator::finish() {
   for (const std::string& name : first.allocator().config().without_effect) {
     result.warnings.push_back(fmt::format("setting {} changes no device memory", name));
   }
+  if (const auto why = info_.find("partial"); why != info_.end()) {
+    result.warnings.push_back(why->second);
+  }
   if (const auto it = info_.find("private_pools"); it != info_.end()) {
     result.warnings.push_back(
         fmt::format("the run had private pools ({}: CUDA graphs or MemPools), which recordings do "

@@ -119,6 +119,7 @@ nlohmann::ordered_json summary_json(const Summary& summary) {
   out["events"] = summary.events;
   out["steps_completed"] = summary.steps_completed;
   out["duration_ns"] = summary.duration.raw();
+  out["partial"] = summary.info.contains("partial");
   out["info"] = summary.info;
   out["warnings"] = summary.warnings;
   out["devices"] = Json::array();

@@ -228,6 +228,9 @@ Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
                    });
   diagnostics->count(Loss::kTooManySteps, passes.steps.unlisted());
   summary.warnings = diagnostics->sentences();
+  if (const auto why = summary.info.find("partial"); why != summary.info.end()) {
+    summary.warnings.insert(summary.warnings.begin(), why->second);
+  }
   return summary;
 }
 

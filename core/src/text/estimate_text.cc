@@ -94,8 +94,9 @@ std::string head(const Json& answer, const Summary& summary, const Paint& paint)
   const DeviceSummary& device = summary.devices.front();
   return device_title(device, paint) + peak_lines(device) + confidence_line(device) +
          reserved_line(device) + nccl_line(answer) +
-         limit_line(device, json_part::bytes(answer, "memory_spare")) + needed_line(answer) +
-         settings_line(summary) + time_lines(answer);
+         limit_line(device, json_part::is_true(answer, "partial"),
+                    json_part::bytes(answer, "memory_spare")) +
+         needed_line(answer) + settings_line(summary) + time_lines(answer);
 }
 
 std::string modules(const DeviceSummary& device, const Paint& paint) {
@@ -154,6 +155,7 @@ struct Rank {
   std::uint64_t number = 0;
   Bytes allocated;
   std::optional<Bytes> reserved;
+  bool partial = false;
 };
 
 std::vector<Rank> ranks_of(const Json& answer) {
@@ -161,7 +163,7 @@ std::vector<Rank> ranks_of(const Json& answer) {
   for (const Json& row : json_part::of(answer, "ranks")) {
     ranks.push_back({json_part::count(row, "rank"),
                      json_part::bytes(row, "peak_allocated").value_or(Bytes{}),
-                     json_part::bytes(row, "peak_reserved")});
+                     json_part::bytes(row, "peak_reserved"), json_part::is_true(row, "partial")});
   }
   return ranks;
 }
@@ -177,8 +179,10 @@ std::string ranks(const Json& answer, const Paint& paint) {
   std::ranges::sort(shown, {}, &Rank::number);
   Table table({"Rank", "Peak allocated", "Peak reserved", ""});
   for (const Rank& rank : shown) {
+    std::string remark = rank.number == json_part::count(answer, "rank") ? "the largest" : "";
+    if (rank.partial) remark += remark.empty() ? "partial" : ", partial";
     table.add({grouped(rank.number), format_size(rank.allocated), dash_or_size(rank.reserved),
-               rank.number == json_part::count(answer, "rank") ? "the largest" : ""});
+               std::move(remark)});
   }
   std::string out = "\n" + paint.bold("Ranks, one of each kind") + "\n" + table.render(paint);
   if (all > shown.size()) {

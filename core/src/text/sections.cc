@@ -29,14 +29,15 @@ std::string percent(Bytes part, Bytes whole) {
   return fmt::format("{:.1f}%", share);
 }
 
-std::string verdict(const DeviceSummary& device, std::optional<Bytes> told_spare) {
+std::string verdict(const DeviceSummary& device, bool partial, std::optional<Bytes> told_spare) {
+  const std::string it_fits = partial ? "fits so far" : "fits";
   if (device.ooms > 0 && device.fits == true) {
-    return "fits: the script went on after running out of memory " + times(device.ooms);
+    return it_fits + ": the script went on after running out of memory " + times(device.ooms);
   }
   const Bytes used = device.peak_reserved.value_or(device.peak_allocated);
   const Bytes spare = told_spare.value_or(device.memory_limit.value_or(used) - used);
   const bool fits = device.ooms == 0 && spare >= Bytes{} && device.fits != false;
-  if (fits) return "fits, " + format_size(spare) + " to spare";
+  if (fits) return it_fits + ", " + format_size(spare) + " to spare";
   if (device.ooms > 0) return "does not fit: out of memory " + times(device.ooms);
   return spare < Bytes{} ? "does not fit: " + format_size(Bytes{} - spare) + " too little"
                          : "does not fit";
@@ -97,10 +98,10 @@ std::string reserved_line(const DeviceSummary& device) {
               fmt::format("{}", fmt::join(remarks, ", ")));
 }
 
-std::string limit_line(const DeviceSummary& device, std::optional<Bytes> spare) {
+std::string limit_line(const DeviceSummary& device, bool partial, std::optional<Bytes> spare) {
   if (!device.memory_limit && device.ooms == 0) return "";
   return wrapped_fact("Memory limit", device.memory_limit ? format_size(*device.memory_limit) : "?",
-                      verdict(device, spare));
+                      verdict(device, partial, spare));
 }
 
 std::string settings_line(const Summary& summary) {

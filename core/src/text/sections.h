@@ -21,8 +21,10 @@ std::string peak_lines(const DeviceSummary& device);
 // How surely the sizes at the peak are known, where they were worked out.
 std::string confidence_line(const DeviceSummary& device);
 std::string reserved_line(const DeviceSummary& device);
-// `spare`: of the limit; the limit less what was reserved, unless told.
-std::string limit_line(const DeviceSummary& device, std::optional<Bytes> spare = std::nullopt);
+// `partial`: more would have run, so that what fits does so far. `spare`: of the limit; the limit
+// less what was reserved, unless told.
+std::string limit_line(const DeviceSummary& device, bool partial,
+                       std::optional<Bytes> spare = std::nullopt);
 std::string settings_line(const Summary& summary);
 
 std::string category_bars(const DeviceSummary& device, const Paint& paint);

@@ -113,7 +113,8 @@ std::string show_text(const std::string& name, const Summary& summary, const Sho
   const DeviceSummary* device = summary.main_device();
   if (device == nullptr) return out + "\nNothing was allocated in this recording.\n";
   out += device_title(*device, paint) + peak_lines(*device) + confidence_line(*device);
-  out += reserved_line(*device) + limit_line(*device) + settings_line(summary);
+  out += reserved_line(*device) + limit_line(*device, summary.info.contains("partial")) +
+         settings_line(summary);
   out += category_bars(*device, paint);
   out += modules(*device, options.depth, paint);
   out += ops(*device, options.top, paint);

@@ -59,12 +59,23 @@ def _import_shared() -> None:
 
 
 def largest(answers: Iterable[Answer]) -> Answer:
-    """The answer of the rank that needs the most, with a line for each rank under `ranks`."""
+    """The answer of the rank that needs the most, with a line for each rank under `ranks`.
+
+    It is partial when one of them is, and then says why.
+    """
     rows = list(answers)
     worst = max(rows, key=_need)
     keys = ("rank", "device", "peak_allocated", "peak_reserved", "fits", "ooms", "partial")
     listed = [{key: row[key] for key in keys} for row in rows]
-    return {**worst, "ranks": sorted(listed, key=lambda row: row["rank"])}
+    listed.sort(key=lambda row: row["rank"])
+    cut = [row for row in rows if row["partial"] and row is not worst]
+    why = [f"rank {row['rank']}: {row['warnings'][0]}" for row in cut]
+    return {
+        **worst,
+        "ranks": listed,
+        "partial": bool(worst["partial"] or cut),
+        "warnings": why + worst["warnings"],
+    }
 
 
 def _need(answer: Answer) -> tuple[bool, int, int, int]:

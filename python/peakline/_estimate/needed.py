@@ -7,9 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from peakline import _scratch
 
 _UNLIMITED = 2**48  # more than any GPU has, and well inside the addresses of a virtual one
 _ORDERS = "orders.json"
@@ -30,7 +31,7 @@ class SecondPass:
         `made`: what the first pass has put into its place. The second sees none of it, and puts
         everything that it writes into a scratch folder: no side effect happens twice.
         """
-        with tempfile.TemporaryDirectory(prefix="peakline-second-") as folder:
+        with _scratch.folder("second") as folder:
             orders = {"rank": rank, "made": made}
             Path(folder, _ORDERS).write_text(json.dumps(orders))
             command = [sys.executable, "-m", "peakline._estimate_script", "--second-pass", folder]

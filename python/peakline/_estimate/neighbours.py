@@ -15,12 +15,12 @@ import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from peakline import _scratch
 from peakline._ending import EnoughSteps
 
 _FOLDER = "PEAKLINE_MESSAGES"  # of one estimate, with all the processes that it needs
@@ -38,19 +38,18 @@ class Neighbours:
         self._argv = argv
         self._begun_in = os.getcwd()
         self._environment = dict(os.environ)
-        self._own: tempfile.TemporaryDirectory[str] | None = None
+        self._own: str | None = None
         self._messages = os.environ.get(_FOLDER, "")
 
     def prepare(self) -> None:
         """Before any rank is begun: all of them share one folder of messages."""
         if not self._messages:
-            self._own = tempfile.TemporaryDirectory(prefix="peakline-messages-")
-            self._messages = self._own.name
+            self._own = self._messages = _scratch.make("messages")
         self._environment[_FOLDER] = self._messages
 
     def close(self) -> None:
         if self._own is not None:
-            self._own.cleanup()
+            _scratch.remove(self._own)
 
     def of(self, rank: int, wanted: str = "") -> Exchange:
         return Exchange(self, rank, wanted)

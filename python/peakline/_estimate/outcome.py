@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import torch
 
 from peakline import _script
-from peakline._ending import Ending, EpochCut, ScriptExited, caused_by
+from peakline._ending import SO_FAR, Ending, EpochCut, ScriptExited, caused_by
 from peakline._estimate.course import Course
 
 FITS = 0
 SCRIPT_FAILED = 1
 DOES_NOT_FIT = 3
 
-SO_FAR = ", so this is the memory of what ran before"
 _FAILED = "the script failed (status {status})" + SO_FAR
 _INTERRUPTED = "the script was interrupted" + SO_FAR
 _ENDED = "{why}" + SO_FAR

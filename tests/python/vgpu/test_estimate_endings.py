@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from estimate_support import Answer, Estimate, write
 
 import peakline
 from peakline._ending import ScriptExited
+from peakline._estimate import all_ranks
 from peakline._estimate.deadline import caught_os_exit
 
 STEPS = """
@@ -64,6 +66,43 @@ def test_what_ran_before_the_end_is_answered_as_partial_and_kept(
     if "broken" in end:
         assert done.stderr.startswith("Traceback")
         assert "_estimate" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "end", ["raise ValueError('broken')", "os._exit(7)", "while True: time.sleep(0.01)"]
+)
+def test_what_ran_before_the_end_fits_only_so_far(
+    folder: Path, estimate: Estimate, end: str
+) -> None:
+    ending(folder, end)
+    done = estimate("ending.py", "--memory", "1GiB", "-o", "run.peak", "--timeout", "20")
+    assert "fits so far, " in done.stdout, done.stdout
+    kept = peakline.load(folder / "run.peak")
+    assert "fits so far, " in str(kept)
+    assert json.loads(kept.to_json())["partial"] is True
+    assert any("so this is the memory of what ran before" in line for line in kept.warnings)
+
+
+def test_a_run_whose_block_failed_fits_only_so_far() -> None:
+    def block() -> None:
+        torch.empty(2**20, device="cuda")
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"), peakline.virtual_gpu(memory="1GiB") as run:
+        block()
+    assert "fits so far" in str(run)
+    assert run.warnings == [
+        "the block ended with ValueError, so this is the memory of what ran before"
+    ]
+
+
+def test_one_rank_that_did_not_end_makes_the_whole_answer_partial() -> None:
+    row = {"device": "cuda:0", "peak_reserved": 2, "fits": True, "ooms": 0}
+    whole = row | {"rank": 0, "peak_allocated": 2, "partial": False, "warnings": ["w"]}
+    cut = row | {"rank": 3, "peak_allocated": 1, "partial": True, "warnings": ["it failed"]}
+    found = all_ranks.largest([whole, cut])
+    assert (found["rank"], found["partial"]) == (0, True)
+    assert found["warnings"] == ["rank 3: it failed", "w"]
 
 
 def test_a_script_that_swallows_everything_is_ended_by_the_timeout_all_the_same(

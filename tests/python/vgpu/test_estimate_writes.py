@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -301,11 +302,21 @@ assert load_file("model.safetensors")["w"].shape == (4,)
     assert (folder / "model.safetensors").read_text() == "good"
 
 
+def not_imported(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Until the test ends, whatever was imported before; and what it imports is forgotten."""
+    for name in [name for name in sys.modules if name.split(".")[0] in packages]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in packages:
+        monkeypatch.setitem(sys.modules, name, sys)
+        del sys.modules[name]
+
+
 def test_loggers_and_uploads_stay_at_home(
     folder: Path, estimate: Estimate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stand-ins for the libraries, which need not be installed: it counts what they are told."""
     monkeypatch.syspath_prepend(str(folder))
+    not_imported(monkeypatch, "wandb", "mlflow", "huggingface_hub")
     write(folder, "wandb.py", "def init(**options): return options\n")
     source = """
         import os
@@ -335,3 +346,106 @@ upload_file(repo_id="me/model")
     assert "MLflow" in str(found["warnings"])
     assert "Weights & Biases" in str(found["warnings"])
     assert "me/model" in str(found["warnings"])
+
+
+THROUGH_LINKS = {
+    "a link": """
+os.symlink("good.txt", "link")
+with open("link", "w") as file: file.write("bad")
+assert open("link").read() == open("good.txt").read() == "bad"
+""",
+    "a link to a link": """
+os.symlink("good.txt", "first")
+os.symlink("first", "second")
+with open("second", "a") as file: file.write(" and bad")
+assert open("first").read() == "good and bad"
+""",
+    "a link to a folder": """
+os.symlink("kept", "link")
+with open("link/good.txt", "w") as file: file.write("bad")
+assert open("kept/good.txt").read() == "bad"
+""",
+    "a link in a folder of its own": """
+os.mkdir("own")
+os.system("ln -s ../good.txt own/link")
+with open("own/link", "w") as file: file.write("bad")
+assert open("own/link").read() == "bad"
+""",
+    "a link that was there": """
+with open("old_link", "w") as file: file.write("bad")
+assert open("old_link").read() == "bad"
+""",
+    "a second name": """
+os.link("good.txt", "twin")
+with open("twin", "w") as file: file.write("bad")
+assert open("twin").read() == "bad"
+""",
+    "a second name, from an open folder": """
+here = os.open(".", os.O_RDONLY)
+os.link("good.txt", "twin", src_dir_fd=here, dst_dir_fd=here)
+with open("twin", "w") as file: file.write("bad")
+""",
+    "a second name in a folder of its own, by another program": """
+os.mkdir("own")
+os.system("ln good.txt own/twin")
+with open("own/twin", "w") as file: file.write("bad")
+assert open("own/twin").read() == "bad"
+""",
+    "the mode": "os.chmod('good.txt', 0o600)",
+    "the time": "os.utime('good.txt', (1, 1))",
+    "the time, through a link": "os.symlink('good.txt', 'link'); os.utime('link', (1, 1))",
+}
+
+
+@pytest.mark.parametrize("body", THROUGH_LINKS.values(), ids=THROUGH_LINKS.keys())
+def test_nothing_is_written_through_another_name_of_what_was_there(
+    folder: Path, estimate: Estimate, body: str
+) -> None:
+    (folder / "kept").mkdir()
+    (folder / "good.txt").write_text("good")
+    (folder / "kept" / "good.txt").write_text("good")
+    (folder / "old_link").symlink_to("good.txt")
+    before = (folder / "good.txt").stat()
+    run(folder, estimate, body)
+    assert (folder / "good.txt").read_text() == "good"
+    assert (folder / "kept" / "good.txt").read_text() == "good"
+    after = (folder / "good.txt").stat()
+    assert (after.st_mode, after.st_mtime) == (before.st_mode, before.st_mtime)
+
+
+def test_two_names_of_a_file_of_the_scripts_own_stay_one_file(
+    folder: Path, estimate: Estimate
+) -> None:
+    body = """
+with open("own.txt", "w") as file: file.write("one")
+os.link("own.txt", "twin.txt")
+with open("twin.txt", "w") as file: file.write("two")
+assert open("own.txt").read() == "two"
+"""
+    run(folder, estimate, body)
+    assert (folder / "own.txt").read_text() == "two"
+
+
+def test_every_function_of_the_hub_that_changes_something_stays_at_home(
+    folder: Path, estimate: Estimate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real library, whose every request would have to fail: there is no such host."""
+    not_imported(monkeypatch, "huggingface_hub")
+    if importlib.util.find_spec("huggingface_hub") is None:
+        pytest.skip("huggingface_hub is not installed")
+    body = """
+os.environ["HF_ENDPOINT"] = "http://nowhere.invalid"
+from huggingface_hub import CommitOperationAdd, HfApi, create_repo, upload_file
+api = HfApi(token="none")
+assert create_repo("me/model", exist_ok=True).repo_id == "me/model"
+add = CommitOperationAdd(path_in_repo="w", path_or_fileobj=b"1")
+api.preupload_lfs_files("me/model", additions=[add])
+api.create_commit("me/model", operations=[add], commit_message="m")
+later = api.upload_folder(repo_id="me/model", folder_path=".", run_as_future=True)
+assert "me/model" in later.result()
+upload_file(path_or_fileobj=b"1", path_in_repo="w", repo_id="me/other")
+api.delete_repo("me/model")
+"""
+    told = str(run(folder, estimate, body)["warnings"])
+    assert "me/model" in told
+    assert "me/other" in told

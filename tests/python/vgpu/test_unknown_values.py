@@ -310,7 +310,8 @@ def test_of_several_predictions_a_healthy_run_has_one_right_and_not_all(
     assert correct.sum().item() == 1
     assert correct.float().sum().item() == 1
     assert correct.float().mean().item() == pytest.approx(0.01)
-    assert correct.view(20, 5).sum(0).tolist() == [1] * 5
+    assert correct.view(20, 5).sum(0).tolist() == [1, 0, 0, 0, 0]
+    assert correct.ne(True).sum().item() == 99
 
 
 def test_one_prediction_alone_is_taken_to_be_wrong(gpu: peakline.virtual_gpu) -> None:
@@ -319,3 +320,30 @@ def test_one_prediction_alone_is_taken_to_be_wrong(gpu: peakline.virtual_gpu) ->
     assert (token == 3).float().mean().item() == 0
     assert torch.zeros(9, device="cuda").ne(0).sum().item() == 0
     assert unknown(9).isnan().sum().item() == 0
+
+
+def test_as_many_are_nonzero_as_places_were_set(gpu: peakline.virtual_gpu) -> None:
+    """As a sampler of proposals makes its masks."""
+    places = torch.randperm(1000, device="cuda")
+    positive = torch.zeros(1000, dtype=torch.uint8, device="cuda")
+    negative = torch.zeros_like(positive)
+    positive[places[:128]] = 1
+    negative[places[128:512]] = 1
+    assert torch.where(positive)[0].shape == (128,)
+    assert torch.where(positive | negative)[0].shape == (512,)
+    assert torch.where(torch.cat([positive, negative]))[0].shape == (512,)
+    positive[places[:4]] = 1
+    assert positive.nonzero().shape == (132, 1)
+    kept = torch.zeros(10, 10, dtype=torch.bool, device="cuda").scatter_(1, places[:10, None], True)
+    assert torch.randn(10, 10, device="cuda")[kept].shape == (10,)
+    rows = torch.zeros(10, 10, dtype=torch.bool, device="cuda").index_fill_(0, places[:2], True)
+    assert rows.nonzero().shape == (20, 2)
+
+
+def test_of_a_mask_that_was_never_empty_all_places_may_be_set(gpu: peakline.virtual_gpu) -> None:
+    mask = torch.ones(100, dtype=torch.bool, device="cuda")
+    mask[torch.randperm(100, device="cuda")[:3]] = False
+    assert mask.nonzero().shape == (100, 1)
+    mask = unknown_bools(100)
+    mask[torch.randperm(100, device="cuda")[:3]] = True
+    assert mask.nonzero().shape == (100, 1)

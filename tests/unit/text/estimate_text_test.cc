@@ -61,6 +61,13 @@ std::size_t widest(const std::string& text) {
   return most;
 }
 
+TEST(EstimateText, APartialAnswerFitsOnlySoFar) {
+  EXPECT_TRUE(has(text_with({{"partial", true}}), "fits so far, 12.00 GiB to spare"));
+  EXPECT_TRUE(has(text_with({{"partial", true}, {"ooms", 1}}),
+                  "fits so far: the script went on after running out of memory once"));
+  EXPECT_FALSE(has(text_with({{"partial", false}}), "so far"));
+}
+
 TEST(EstimateText, IsTheWholeAnswerInOrder) {
   EXPECT_EQ(text(answer()), R"(train.py, torch 2.13.0+cpu, 3 steps in 1.25 s
 

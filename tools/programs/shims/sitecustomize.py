@@ -30,13 +30,47 @@ def _weights(module):
 
 
 def _ops(module):
-    """PyPI's torchvision is built for CUDA, and its ops do not load beside a CPU-only torch."""
+    """PyPI's torchvision is built for CUDA, and its ops do not load beside a CPU-only torch.
+
+    Their names are enough: shapes and derivatives are torchvision's own Python.
+    """
     import torch
 
-    if not module._has_ops():
-        box = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-        for name in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{name}", box)
+    if module._has_ops():
+        return
+    boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+    pooled = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
+    shape = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
+    sampled = "int sampling_ratio"
+    conv = "Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, "
+    conv += ", ".join(
+        f"SymInt {name}_{axis}" for name in ("stride", "pad", "dilation") for axis in "hw"
+    )
+    conv += ", SymInt groups, SymInt offset_groups, bool use_mask"
+    for name, schema in {
+        "nms": boxes,
+        "qnms": boxes,
+        "roi_align": f"(Tensor input, Tensor rois, {pooled}, {sampled}, bool aligned) -> Tensor",
+        "_roi_align_backward": f"(Tensor grad, Tensor rois, {pooled}, {shape}, {sampled}, "
+        "bool aligned) -> Tensor",
+        "qroi_align": f"(Tensor input, Tensor rois, {pooled}, {sampled}, bool aligned) -> Tensor",
+        "ps_roi_align": f"(Tensor input, Tensor rois, {pooled}, {sampled}) -> (Tensor, Tensor)",
+        "_ps_roi_align_backward": f"(Tensor grad, Tensor rois, Tensor channel_mapping, {pooled}, "
+        f"{sampled}, {shape}) -> Tensor",
+        "roi_pool": f"(Tensor input, Tensor rois, {pooled}) -> (Tensor, Tensor)",
+        "_roi_pool_backward": f"(Tensor grad, Tensor rois, Tensor argmax, {pooled}, {shape}) "
+        "-> Tensor",
+        "ps_roi_pool": f"(Tensor input, Tensor rois, {pooled}) -> (Tensor, Tensor)",
+        "_ps_roi_pool_backward": f"(Tensor grad, Tensor rois, Tensor channel_mapping, {pooled}, "
+        f"{shape}) -> Tensor",
+        "deform_conv2d": f"({conv}) -> Tensor",
+        "_deform_conv2d_backward": f"(Tensor grad, {conv}) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+        "_cuda_version": "() -> int",
+    }.items():
+        torch.library.define(f"torchvision::{name}", schema)
+    torch.library.impl("torchvision::_cuda_version", "CompositeExplicitAutograd", lambda: -1)
+    module._has_ops = lambda: True
 
 
 def _tiktoken(module):

@@ -17,11 +17,11 @@ from peakline._estimate.writes.overlay import Overlay
 from peakline._patches import Patches
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-# Functions of os that only look at a path.
-_LOOKS = [
-    *("stat", "lstat", "access", "readlink", "chdir", "utime", "chmod", "chown", "statvfs"),
-    *("listxattr", "getxattr", "setxattr", "removexattr"),
-]
+# Functions of os that only look at a path; of these, that look at a link itself; and those that
+# change what is known of a file.
+_LOOKS = ["stat", "lstat", "access", "readlink", "chdir", "statvfs", "listxattr", "getxattr"]
+_AT_LINKS = ("lstat", "readlink")
+_CHANGES = ["utime", "chmod", "chown", "setxattr", "removexattr"]
 # Modules that keep Python's open under a name of their own.
 _CAPTURED = ((tarfile, "bltn_open"), (bz2, "_builtin_open"))
 
@@ -37,6 +37,8 @@ def install(patches: Patches, overlay: Overlay) -> None:
     through(os, "open", _os_open)
     for name in _LOOKS:
         through(os, name, _looking)
+    for name in _CHANGES:
+        through(os, name, _changing)
     for name in ("remove", "unlink", "rmdir"):
         through(os, name, _removing)
     for name in ("rename", "replace"):
@@ -92,7 +94,8 @@ def _looking(overlay: Overlay, real: Any) -> Any:
         if overlay.is_idle:
             return real(path, *args, **kwargs)
         try:
-            place = overlay.place(path, kwargs.get("dir_fd"))
+            follows = kwargs.get("follow_symlinks", real.__name__ not in _AT_LINKS)
+            place = overlay.place(path, kwargs.get("dir_fd"), follows)
         except FileNotFoundError:
             if real.__name__ == "access":
                 return False
@@ -102,9 +105,20 @@ def _looking(overlay: Overlay, real: Any) -> Any:
     return look
 
 
+def _changing(overlay: Overlay, real: Any) -> Any:
+    look = _looking(overlay, real)
+
+    def change(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if overlay.is_old(path, kwargs.get("dir_fd")):
+            return None  # it stays as it is
+        return look(path, *args, **kwargs)
+
+    return change
+
+
 def _removing(overlay: Overlay, real: Any) -> Any:
     def remove(path: Any, *, dir_fd: int | None = None) -> None:
-        overlay.place(path, dir_fd)  # says so when it is gone
+        overlay.place(path, dir_fd, follows=False)  # says so when it is gone
         if not overlay.remove(path, dir_fd):
             real(path, dir_fd=dir_fd)
 
@@ -139,12 +153,20 @@ def _symlinking(overlay: Overlay, real: Any) -> Any:
 
 def _linking(overlay: Overlay, real: Any) -> Any:
     def link(src: Any, dst: Any, *args: Any, **kwargs: Any) -> None:
-        if os.path.lexists(dst) or kwargs.get("src_dir_fd") or kwargs.get("dst_dir_fd"):
-            real(overlay.place(src), dst, *args, **kwargs)  # it is there, so this refuses
-        elif not overlay.link(src, dst):
+        source = _absolute(src, kwargs.get("src_dir_fd"))
+        target = _absolute(dst, kwargs.get("dst_dir_fd"))
+        if os.path.lexists(target):
+            real(src, dst, *args, **kwargs)  # which refuses
+        elif not overlay.link(source, target):
             real(src, dst, *args, **kwargs)
 
     return link
+
+
+def _absolute(path: Any, dir_fd: int | None) -> Any:
+    if dir_fd is None or os.path.isabs(path):
+        return path
+    return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), os.fsdecode(path))
 
 
 def _truncate(overlay: Overlay, real: Any) -> Any:

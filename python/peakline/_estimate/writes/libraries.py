@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -17,18 +18,14 @@ from peakline._patches import Patches
 # Loggers that can be told to stay at home.
 _ENVIRONMENT = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "COMET_OFFLINE": "1"}
 _ENVIRONMENT["MLFLOW_ALLOW_FILE_STORE"] = "true"  # the one store that needs no server, nor SQL
-_UPLOADS = (
-    "create_branch",
-    "create_commit",
-    "create_repo",
-    "create_tag",
-    "delete_file",
-    "delete_repo",
-    "update_repo_settings",
-    "upload_file",
-    "upload_folder",
-    "upload_large_folder",
-)
+# How names of functions begin that change something on the Hugging Face Hub.
+_CHANGES = {
+    *("accept", "add", "batch", "cancel", "change", "comment", "copy", "create", "delete"),
+    *("disable", "duplicate", "edit", "enable", "grant", "hide", "like", "merge", "move", "pause"),
+    *("permanently", "preupload", "reject", "rename", "request", "restart", "resume", "scale"),
+    *("set", "super", "suspend", "sync", "trigger", "unlike", "update", "upload"),
+}
+_JOBS = ("run_job", "run_uv_job")
 
 
 def install(patches: Patches, overlay: Overlay) -> None:
@@ -165,13 +162,21 @@ def _hub(patches: Patches, overlay: Overlay, module: Any) -> None:
         named = repo_id or next((arg for arg in args if isinstance(arg, str)), "a repository")
         overlay.uploads.append(f"the Hugging Face Hub ({named})")
         address = f"https://huggingface.co/{named}"
-        return _Repository(address, repo_id=str(named))
+        made = _Repository(address, repo_id=str(named))
+        return _done(made) if kwargs.get("run_as_future") else made
 
-    for name in _UPLOADS:
-        if hasattr(module.HfApi, name):
-            patches.set(module.HfApi, name, stay_at_home)
+    for name in dir(module.HfApi):
+        if name.split("_")[0] not in _CHANGES and name not in _JOBS:
+            continue
+        patches.set(module.HfApi, name, stay_at_home)
         if hasattr(module, name):
             patches.set(module, name, stay_at_home)
+
+
+def _done(result: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
 
 
 class _Repository(str):

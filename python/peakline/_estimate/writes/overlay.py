@@ -7,17 +7,20 @@ import functools
 import os
 import shutil
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+
+from peakline import _scratch
 
 # Weights and states: what they hold is made up, so that they go to the scratch folder even where
 # nothing is in their place. Event files are a logger's.
 _SAVES = {".bin", ".ckpt", ".distcp", ".gguf", ".h5", ".hdf5", ".npy", ".npz", ".onnx", ".params"}
 _SAVES |= {".pkl", ".pickle", ".pt", ".pt2", ".ptl", ".pth", ".safetensors", ".tar", ".weights"}
 _NAMES = ("events.out.tfevents", ".metadata")  # how they begin; the second is a sharded save's
+
+_LINKS = 40  # as many as Linux follows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -48,6 +51,7 @@ class Overlay:
         self._gone: set[str] = set()  # deleted, in the script's eyes
         self._own: set[str] = set()  # made by the script, in their own places
         self._own_folders: list[str] = []
+        self._twins: set[str] = set()  # names that the script gave to files of its own
         self.redirected: list[str] = []  # what was asked for, in the order of asking
         self.uploads: list[str] = []
 
@@ -68,7 +72,8 @@ class Overlay:
     def folder(self) -> str:
         """The scratch folder, made when it is first needed."""
         if self._folder is None:
-            self._folder = tempfile.mkdtemp(prefix="peakline-writes-")
+            with self.plainly():
+                self._folder = _scratch.make("writes")
         return self._folder
 
     @property
@@ -89,14 +94,25 @@ class Overlay:
             return None
         return whole
 
+    def _at_the_end_of(self, key: str) -> str:
+        """What a link in its own place leads to, as the script sees it."""
+        for _ in range(_LINKS):
+            if key in self._moved or self._is_gone(key) or not os.path.islink(key):
+                break
+            key = self.key(os.path.join(os.path.dirname(key), os.readlink(key))) or key
+        return key
+
     @_plainly
-    def place(self, path: Any, dir_fd: int | None = None) -> Any:
-        """Where to read `path`. FileNotFoundError when the script has deleted it."""
+    def place(self, path: Any, dir_fd: int | None = None, follows: bool = True) -> Any:
+        """Where to read `path`, or what it links to. FileNotFoundError when the script has deleted
+        it."""
         if self.is_idle or isinstance(path, int) or path is None:
             return path
         key = self.key(path, dir_fd)
         if key is None:
             return path
+        if follows:
+            key = self._at_the_end_of(key)
         if key in self._moved:
             return self._moved[key]
         if self._is_gone(key):
@@ -104,11 +120,21 @@ class Overlay:
         return path
 
     @_plainly
+    def is_old(self, path: Any, dir_fd: int | None = None) -> bool:
+        """It was there before, and nothing that the script did lies in its place."""
+        key = self.key(path, dir_fd)
+        if key is None:
+            return False
+        key = self._at_the_end_of(key)
+        return key not in self._moved and not self._is_own(key) and _exists(key)
+
+    @_plainly
     def place_to_write(self, path: Any, keeps: bool = False, dir_fd: int | None = None) -> Any:
         """Where to write `path`. `keeps`: what is there stays, and is added to or changed."""
         key = self.key(path, dir_fd)
         if key is None or _is_special(key):
             return path
+        key = self._at_the_end_of(key)
         if key in self._moved:
             self._own_copy(self._moved[key], key, keeps)
             return self._moved[key]
@@ -125,7 +151,9 @@ class Overlay:
     def _must_move(self, key: str) -> bool:
         if self._everything or _is_save(key) or self._is_gone(key):
             return True
-        return _exists(key) and not self._is_own(key)
+        if self._is_own(key):  # but for a second name of a file that was there before
+            return _has_other_names(key) and key not in self._twins
+        return _exists(key)
 
     def _is_own(self, key: str) -> bool:
         """What is in a folder of the script's own was not there before."""
@@ -216,6 +244,7 @@ class Overlay:
             return False
         if origin not in self._moved and self._is_own(origin) and not self._must_move(goal):
             self._own.add(goal)
+            self._twins |= {origin, goal}
             return False
         place = self.place(source)
         aside = self._moved.get(goal) or self.move(goal)
@@ -322,7 +351,7 @@ class Overlay:
                 except OSError:
                     continue
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            _scratch.remove(self._folder)
             self._folder = None
 
 
@@ -333,6 +362,14 @@ def _short(path: str) -> str:
 def _is_save(key: str) -> bool:
     name = os.path.basename(key)
     return Path(name).suffix.lower() in _SAVES or name.startswith(_NAMES)
+
+
+def _has_other_names(path: str) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def _exists(path: str) -> bool:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from importlib import metadata
 from pathlib import Path
 
 import torch
 
+from peakline import _scratch
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 
@@ -24,8 +23,9 @@ def install(patches: Patches, engine: Engine) -> Path:
     """The folder."""
     folder = _usable(_folder(engine))
     if folder is None:
-        folder = Path(tempfile.mkdtemp(prefix="peakline-inductor-"))
-        patches.on_restore(lambda: shutil.rmtree(folder, ignore_errors=True))
+        made = _scratch.make("inductor")
+        patches.on_restore(lambda: _scratch.remove(made))
+        folder = Path(made)
     for name, below in _VARIABLES.items():
         patches.set(os.environ, name, str(folder / below))
     return folder
