@@ -50,7 +50,7 @@ class VirtualGuard final : public c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getNewStream(c10::Device device, int priority) const override {
     const int index = checked(device.index());
-    return stream(engine_or_throw("a new stream").streams().take(index, priority), index);
+    return stream(engine_or_throw("a new stream").new_stream(index, priority), index);
   }
   c10::Stream exchangeStream(c10::Stream to) const override {
     const int index = checked(to.device_index());

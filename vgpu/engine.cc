@@ -95,6 +95,7 @@ std::set<std::string> Engine::outputs_only() {
 void Engine::ensure_workspace(int device, std::int64_t stream, std::uint64_t thread,
                               const Step& step, OpName* op) {
   const auto bytes = static_cast<std::uint64_t>(step.bytes.raw());
+  if (step.key.starts_with("cublas")) memory_.driver_needs(device, Memory::DriverUse::kCublas);
   const std::lock_guard guard(mutex_);
   Block& held = workspaces_[{device, stream, thread, step.key}];
   if (bytes == 0 || held.bytes >= bytes) return;
@@ -103,6 +104,11 @@ void Engine::ensure_workspace(int device, std::int64_t stream, std::uint64_t thr
   TORCH_CHECK_WITH(OutOfMemoryError, block.has_value(), memory_.out_of_memory(device));
   memory_.free(device, held.address);
   held = *block;
+}
+
+std::int64_t Engine::new_stream(int device, int priority) {
+  memory_.driver_needs(device, Memory::DriverUse::kStreams);
+  return streams_.take(device, priority);
 }
 
 void Engine::clear_workspaces(std::string_view prefix) {

@@ -65,7 +65,8 @@ class Engine {
 
   [[nodiscard]] std::uint64_t serial() const noexcept { return serial_; }
   Memory& memory() noexcept { return memory_; }
-  StreamPool& streams() noexcept { return streams_; }
+  // One of torch's pool of streams, which the driver makes room for with the first.
+  std::int64_t new_stream(int device, int priority);
   GpuClock& clock() noexcept { return clock_; }
   Counters& counters() noexcept { return counters_; }
   ShapeCache& cache() noexcept { return cache_; }

@@ -20,6 +20,9 @@ namespace {
 
 constexpr std::uint64_t kTop = std::uint64_t{1} << 56;
 constexpr std::uint64_t kRangePerDevice = std::uint64_t{1} << 50;
+// torch makes the streams of a pool, 32 for each priority, with the first that is asked for. Seen on
+// an H200.
+constexpr Bytes kStreams = 64_MiB;
 
 DriverOptions options_of(const MemoryOptions& options, int device) {
   DriverOptions driver = driver_options(options.profile);
@@ -76,6 +79,15 @@ void Memory::launched_first(int device) {
   const std::lock_guard guard(mutex_);
   launched_[static_cast<std::size_t>(device)].store(true, std::memory_order_relaxed);
   devices_[static_cast<std::size_t>(device)].model->launched();
+}
+
+void Memory::driver_takes(int device, DriverUse use) {
+  const std::lock_guard guard(mutex_);
+  const auto index = static_cast<std::size_t>(device);
+  if (taken_[static_cast<std::size_t>(use)][index].exchange(true)) return;
+  const DeviceProfile& gpu = options_.profile;
+  const bool cublas = use == DriverUse::kCublas;
+  devices_[index].model->take_own(cublas ? gpu.context_with_cublas - gpu.context : kStreams);
 }
 
 bool Memory::configure(std::string settings, const AllocatorConfig& config) {

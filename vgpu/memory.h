@@ -117,6 +117,15 @@ class Memory {
     }
   }
 
+  // The first of these on a device makes the driver take memory of its own among the segments.
+  enum class DriverUse : std::uint8_t { kCublas, kStreams };
+  void driver_needs(int device, DriverUse use) {
+    if (!taken_[static_cast<std::size_t>(use)][static_cast<std::size_t>(device)].load(
+            std::memory_order_relaxed)) {
+      driver_takes(device, use);
+    }
+  }
+
   [[nodiscard]] int devices() const noexcept { return static_cast<int>(devices_.size()); }
   [[nodiscard]] const DeviceProfile& profile() const noexcept { return options_.profile; }
   [[nodiscard]] const AllocatorConfig& config() const noexcept { return options_.config; }
@@ -135,6 +144,7 @@ class Memory {
     return recorder_ != nullptr && capture::current_recorder() == recorder_;
   }
   void launched_first(int device);
+  void driver_takes(int device, DriverUse use);
   void make_allocators();
   void settle();
   void on_segment(int device, const SegmentChange& change);
@@ -144,7 +154,9 @@ class Memory {
   MemoryOptions options_;
   std::mutex mutex_;
   std::vector<Device> devices_;
-  std::array<std::atomic<bool>, 128> launched_{};  // by device, of which torch has no more
+  using EachDevice = std::array<std::atomic<bool>, 128>;  // torch has no more
+  EachDevice launched_{};
+  std::array<EachDevice, 2> taken_{};  // by DriverUse
   capture::Recorder* recorder_ = nullptr;
   bool settled_ = false;  // something was allocated
   bool told_ = false;     // the program gave settings, which count before the environment's

@@ -45,6 +45,9 @@ class DeviceModel {
 
   // The first kernel was launched: from now on the driver has what it needs for that elsewhere.
   virtual void launched() {}
+  // The driver needs memory for something of its own from now on: a library's kernels, streams. It
+  // comes out of what is in use already, and lies where a segment of this size would.
+  virtual void take_own(Bytes) {}
 
   // cudaMemGetInfo.
   [[nodiscard]] virtual Bytes total() const = 0;

@@ -213,6 +213,8 @@ class DriverModel : public DeviceModel {
     startup_.reset();
   }
 
+  void take_own(Bytes bytes) override { place(raw(bytes)); }
+
   [[nodiscard]] Bytes total() const override { return total_; }
   [[nodiscard]] Bytes free() const override { return free_; }
 

@@ -359,7 +359,7 @@ void bind_streams(py::module_& m) {
   m.def("default_stream", [](int device) { return stream_key(0, checked(device)); });
   m.def("new_stream", [](int device, int priority) {
     const int index = checked(device);
-    return stream_key(engine().streams().take(index, priority), index);
+    return stream_key(engine().new_stream(index, priority), index);
   });
   m.def("set_stream", [](std::int64_t stream, int device) {
     ThisThread::exchange_stream(checked(device), stream);

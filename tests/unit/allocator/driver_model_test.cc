@@ -56,6 +56,16 @@ TEST(DriverModel, TheDriversOwnIsFreeOnceAKernelIsLaunched) {
   device->launched();
 }
 
+TEST(DriverModel, WhatTheDriverTakesForItselfIsNoPlaceForSegments) {
+  const auto device = make_driver_model({.total = 64_GiB, .startup = {}});
+  const std::uint64_t first = allocate(*device, 20_MiB);
+  const Bytes free = device->free();
+  device->take_own(10_MiB);
+  EXPECT_EQ(device->free(), free);
+  EXPECT_EQ(allocate(*device, 2_MiB), first + 30 * kMiB);
+  EXPECT_LT(allocate(*device, 10_MiB), first);
+}
+
 TEST(DriverModel, NeverGivesOutItsLastPages) {
   const auto device = make_driver_model({.total = 100_MiB, .in_use = 10_MiB, .startup = {}});
   EXPECT_FALSE(device->allocate(90_MiB).has_value());
