@@ -30,7 +30,8 @@ void add_embedding_backward(const CallView& view, OpTimer& op) {
   const double table = bytes_written(view);
   const double rows = elements(view.args.tensor(1));
   op.add({.memory_us = machine.memory_us(table)}, table);
-  const double moved = distinct_bytes(gradient) * 3;
+  const double width = last(gradient);
+  const double moved = rows * width * element_bytes(gradient) * 3;
   if (rows <= 3072) {
     // Few: each row of indices is compared with all before it.
     op.add({.compute_us = rows * 0.012, .memory_us = machine.memory_us(moved), .latency_us = 5},
@@ -50,7 +51,7 @@ void add_embedding_backward(const CallView& view, OpTimer& op) {
       view.args.out(0).sizes.empty() ? rows : static_cast<double>(view.args.out(0).sizes.front());
   const double apart = std::clamp(words / rows, 0.2, 1.0);
   for (int stage = 0; stage < 2; ++stage) {
-    op.add({.compute_us = machine.instructions_us(elements(gradient) * 250 * apart),
+    op.add({.compute_us = machine.instructions_us(rows * width * 250 * apart),
             .memory_us = machine.memory_us(moved)},
            moved);
   }
@@ -136,7 +137,15 @@ bool indexing_rules(const CallView& view, OpTimer& op) {
              name == "nonzero") {
     add_lookup(written, 2 * bytes_written(view) + bytes_read(view) * (name == "index" ? 0 : 1), 90,
                op);
-  } else if (name == "embedding_dense_backward") {
+  } else if (name == "_embedding_bag" || name == "_embedding_bag_forward_only") {
+    // Every index brings its row.
+    const double words = elements(args.tensor(1)) * last(args.tensor(0));
+    const double bytes = words * element_bytes(args.tensor(0)) + bytes_written(view);
+    op.add({.compute_us = op.machine().instructions_us(words * 100),
+            .memory_us = op.machine().row_memory_us(bytes)},
+           bytes);
+  } else if (name == "embedding_dense_backward" || name == "_embedding_bag_backward" ||
+             name == "_embedding_bag_dense_backward") {
     add_embedding_backward(view, op);
   } else if (name == "index_add" || name == "scatter_add" || name == "scatter_reduce" ||
              name == "index_put" || name == "_index_put_impl" || name == "scatter" ||

@@ -19,6 +19,16 @@ double taps_of(const std::vector<std::int64_t>& window, double dims) {
   return taps;
 }
 
+// The places of one picture.
+double places_of(const TensorMeta& picture, double dims) {
+  double places = 1;
+  const std::size_t rank = picture.sizes.size();
+  for (std::size_t i = rank - std::min(rank, static_cast<std::size_t>(dims)); i < rank; ++i) {
+    places *= static_cast<double>(picture.sizes[i]);
+  }
+  return places;
+}
+
 void add_places(const CallView& view, double instructions, OpTimer& op) {
   const double bytes = bytes_read(view) + bytes_written(view);
   op.add({.compute_us = op.machine().instructions_us(instructions),
@@ -32,8 +42,10 @@ bool pooling(const CallView& view, OpTimer& op) {
   const bool largest = name.starts_with("max_pool");
   if (!largest && !name.starts_with("avg_pool")) return false;
   const double dims = name.find("3d") != name.npos ? 3 : name.find("1d") != name.npos ? 1 : 2;
-  const double taps = taps_of(view.args.integers(backward ? 2 : 1), dims);
   const TensorMeta& input = view.args.tensor(backward ? 1 : 0);
+  // A window may be larger than the picture, which then ends it.
+  const double taps =
+      std::min(taps_of(view.args.integers(backward ? 2 : 1), dims), places_of(input, dims));
   const bool last = channels_last(input);
   if (backward) {
     // Every place of the input looks for the windows that it is in.

@@ -22,6 +22,23 @@ double instructions(const CallView& view, const TensorMeta& input, bool to_one) 
   return is_reduced_float(input.dtype) && !to_one ? 24 : 16;
 }
 
+// Columns four at a time: a block has 128 of them and four walkers. Rows are split over as many blocks as
+// leave each walker 16, and the last block adds up what they found, one after another.
+double four_columns_us(double rows, double columns, const Machine& machine) {
+  constexpr double kWalkers = 4;
+  constexpr double kLeast = 16;
+  constexpr double kRowUs = 0.08;
+  constexpr double kFoundUs = 0.42;
+  const double walked = ceil_div(rows, kWalkers);
+  const double resident = machine.sms() * 16;
+  const double blocks = ceil_div(columns, 128);
+  const double parts =
+      walked < kWalkers * kLeast
+          ? 1
+          : std::max(1.0, std::min(ceil_div(resident, blocks), ceil_div(walked, kLeast)));
+  return walked / parts * kRowUs + (parts > 1 ? parts / kWalkers * kFoundUs : 0);
+}
+
 }  // namespace
 
 bool reduction_rules(const CallView& view, OpTimer& op) {
@@ -45,7 +62,9 @@ bool reduction_rules(const CallView& view, OpTimer& op) {
   const double resident = machine.sms() * 4;
   double latency = machine.rates().block_us / 2;
   double chain = 0;
-  if (per_result > 2048 && to < resident) {
+  if (!inner && to > 1 && std::fmod(to, 4) == 0) {
+    chain = four_columns_us(per_result, to, machine);
+  } else if (per_result > 2048 && to < resident) {
     latency += machine.rates().reduce_us;
   } else if (inner || to == 1) {
     chain = ceil_div(per_result, 2048) * 0.35 * std::max(1.0, ceil_div(to, resident * 4));

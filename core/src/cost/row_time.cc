@@ -97,7 +97,8 @@ void add_layer_norm(const TensorMeta& input, double length, double trip_us, OpTi
   const Rows rows = rows_of(input, length);
   Treatment how;
   if (vector_loads(rows)) {
-    how = {.passes = 2, .threads = 128, .per_thread = 4, .trips = 2, .trip_us = trip_us};
+    // The row is read again for its values.
+    how = {.passes = 3, .threads = 128, .per_thread = 4, .trips = 2, .trip_us = trip_us};
     add_rows(rows, how, op);
     return;
   }
@@ -114,24 +115,39 @@ void add_layer_norm(const TensorMeta& input, double length, double trip_us, OpTi
   add_rows(rows, how, op);
 }
 
+// Gradients of weight and bias: 32 columns are one block's, which walks all rows, 256 at a time, unless
+// columns are few and rows very many (torch's GammaBetaBackward).
+void add_column_sums(const Rows& rows, double bytes, OpTimer& op) {
+  const Machine& machine = op.machine();
+  constexpr double kColumns = 32;
+  constexpr double kRows = 256;
+  const double round_us = rows.element < 4 ? 0.8 : 1.05;
+  constexpr double kVeryMany = 65536;
+  const bool split = rows.count > kVeryMany && rows.length / kColumns < machine.sms() / 2;
+  const double turns = ceil_div(ceil_div(rows.length, kColumns), machine.sms() * 2);
+  op.add({.compute_us = split ? 0 : ceil_div(rows.count, kRows) * round_us * turns,
+          .memory_us = machine.row_memory_us(bytes),
+          .latency_us = split ? machine.rates().reduce_us : 0},
+         bytes);
+  if (split) op.add({.latency_us = 2}, 0);
+}
+
 // Of the input by rows, of weight and bias by columns.
 void add_layer_norm_backward(const TensorMeta& input, double length, bool weights, OpTimer& op) {
   const Rows rows = rows_of(input, length);
   const bool wide = vector_loads(rows);
-  Treatment how{.passes = 4,
-                .threads = 512,
-                .per_thread = wide ? 4.0 : 1.0,
-                .trips = 2,
-                .trip_us = wide ? 0.85 : 0.3,
-                .instructions = wide ? 60.0 : 110.0};
+  const double threads = wide ? std::clamp(ceil_div(length / 4, 32) * 32, 32.0, 512.0) : 512;
+  // A row longer than its block's registers is loaded again.
+  const bool again = wide && length > threads * 4;
+  const Treatment how{.passes = 3,
+                      .threads = threads,
+                      .per_thread = wide ? 4.0 : 1.0,
+                      .trips = 2,
+                      .trip_us = again ? 0.85 : 0.3,
+                      .instructions = wide ? 60.0 : 110.0,
+                      .block_starts = wide};
   add_rows(rows, how, op);
-  if (!weights) return;
-  const double bytes = 2 * distinct_bytes(input);
-  const double columns = ceil_div(length, 32) * ceil_div(rows.count, 256);
-  op.add({.compute_us = std::max(op.machine().instructions_us(rows.count * length * 55),
-                                 ceil_div(columns, op.machine().sms() * 8) * 2),
-          .memory_us = op.machine().row_memory_us(bytes)},
-         bytes);
+  if (weights) add_column_sums(rows, 2 * distinct_bytes(input), op);
 }
 
 double product(const std::vector<std::int64_t>& sizes) {
