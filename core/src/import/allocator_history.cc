@@ -65,11 +65,13 @@ Status AllocatorHistory::alloc(const HistoryEntry& entry) {
   };
   if (next != live_.end() && next->first < end) return overlap(next->first);
   if (next != live_.begin() && std::prev(next)->second.end > begin) {
-    return overlap(std::prev(next)->first);
+    const auto before = std::prev(next);
+    if (before->second.asked_end > begin) return overlap(before->first);
+    PEAKLINE_RETURN_IF_ERROR(take_back_rest(before->first, before->second));
   }
   if (waiting_.contains(begin)) return overlap(begin);
   const BlockId block{next_block_++};
-  live_.emplace_hint(next, begin, Live{block, end});
+  live_.emplace_hint(next, begin, Live{block, begin + rounded(entry.size), end});
   count_block(begin, true);
   ++counts_.allocations;
   return write(Alloc{block, Bytes(static_cast<std::int64_t>(bytes)), Bytes(entry.size),
@@ -80,14 +82,24 @@ Status AllocatorHistory::alloc(const HistoryEntry& entry) {
 // A history has what was asked for. The allocator counts the block that it gave: rounded, and above
 // 1 MiB with the rest of the free piece where that was not worth splitting off.
 std::uint64_t AllocatorHistory::block_bytes(std::uint64_t address, std::int64_t size) const {
-  const std::uint64_t rounded =
-      settings_.round_size(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
-  if (rounded <= kSmallSize || settings_.expandable_segments) return rounded;
+  const std::uint64_t asked = rounded(size);
+  if (asked <= kSmallSize || settings_.expandable_segments) return asked;
   const std::uint64_t until = free_until(address);
-  if (until - address <= rounded) return rounded;
-  const std::uint64_t rest = until - address - rounded;
-  const bool may_split = rounded < static_cast<std::uint64_t>(settings_.max_split_size.raw());
-  return may_split && rest > kSmallSize ? rounded : rounded + rest;
+  if (until - address <= asked) return asked;
+  const std::uint64_t rest = until - address - asked;
+  const bool may_split = asked < static_cast<std::uint64_t>(settings_.max_split_size.raw());
+  return may_split && rest > kSmallSize ? asked : asked + rest;
+}
+
+std::uint64_t AllocatorHistory::rounded(std::int64_t size) const {
+  return settings_.round_size(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
+}
+
+// Only expandable segments split off so little: a history that does not say its settings is of them.
+Status AllocatorHistory::take_back_rest(std::uint64_t address, Live& live) {
+  settings_.expandable_segments = true;
+  live.end = live.asked_end;
+  return write(Resize{live.block, Bytes(static_cast<std::int64_t>(live.end - address))});
 }
 
 std::uint64_t AllocatorHistory::free_until(std::uint64_t address) const {

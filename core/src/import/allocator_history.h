@@ -44,7 +44,8 @@ class AllocatorHistory {
  private:
   struct Live {
     BlockId block;
-    std::uint64_t end = 0;
+    std::uint64_t asked_end = 0;  // what was asked for, rounded
+    std::uint64_t end = 0;        // with the rest that was not split off
   };
   struct Segment {
     std::uint64_t end = 0;
@@ -63,12 +64,15 @@ class AllocatorHistory {
   Status alloc(const HistoryEntry& entry);
   // What a request of `size` bytes at `address` counts for.
   [[nodiscard]] std::uint64_t block_bytes(std::uint64_t address, std::int64_t size) const;
+  [[nodiscard]] std::uint64_t rounded(std::int64_t size) const;
   // Where the free piece that begins at `address` ends; `address` where that is not known.
   [[nodiscard]] std::uint64_t free_until(std::uint64_t address) const;
   Status free_requested(const HistoryEntry& entry);
   Status free_completed(const HistoryEntry& entry);
   Status segment(const HistoryEntry& entry, bool taken);
   Status judge(const HistoryEntry& entry);
+  // The rest behind this block was split off after all: somebody else is there.
+  Status take_back_rest(std::uint64_t address, Live& live);
   void count_block(std::uint64_t address, bool begins);
   // Writes the free that was held back to see whether its block had to wait.
   Status settle(bool waits);

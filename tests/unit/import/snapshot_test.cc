@@ -62,6 +62,19 @@ TEST(ImportSnapshot, AFreePieceThatIsNotWorthSplittingCountsForTheBlockInIt) {
   EXPECT_EQ(allocs[3].bytes, 1_MiB);  // small blocks are always split
 }
 
+TEST(ImportSnapshot, ARestThatAnotherBlockLiesInWasSplitOff) {
+  constexpr std::int64_t kStart = 64 << 20;
+  constexpr std::int64_t kMiB = 1 << 20;
+  const auto run = imported_snapshot(snapshot([&](PickleWriter& w) {
+    w.entry("segment_alloc", kStart, 20 * kMiB, 100).entry("alloc", kStart, 19 * kMiB, 101);
+    w.entry("alloc", kStart + 19 * kMiB, 512, 102);
+  }));
+  ASSERT_TRUE(run->status.ok()) << run->status.message();
+  EXPECT_EQ(run->all<Alloc>()[0].bytes, 20_MiB);
+  ASSERT_EQ(run->all<Resize>().size(), 1u);
+  EXPECT_EQ(run->all<Resize>()[0].bytes, 19_MiB);
+}
+
 TEST(ImportSnapshot, BlocksThatTheTraceNeverAllocatedWereThereBefore) {
   const auto run = imported_snapshot(snapshot(
       [](PickleWriter& w) {
