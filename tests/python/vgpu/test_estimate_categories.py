@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from estimate_support import Answer, write
+from estimate_support import Answer, Estimate, write
 
 MIB = 2**20
 
@@ -80,3 +81,40 @@ def test_buckets_of_ddp_are_no_optimizer_state(folder: Path, answer: Answer) -> 
     found = answer("ddp.py", "--world-size", "2", "--steps", "4")["by_category"]
     assert found.get("Optstate", 0) == 0
     assert found["Comm"] >= 32 * MIB
+
+
+def test_what_an_unfinished_forward_holds_is_activations(folder: Path, estimate: Estimate) -> None:
+    source = """
+        import torch
+        layers = [torch.nn.Linear(1024, 1024) for _ in range(4)]
+        model = torch.nn.Sequential(*layers, torch.nn.Bilinear(1, 1, 1)).cuda()
+        model(torch.zeros(8192, 1024, device="cuda"))  # its last layer refuses
+    """
+    write(folder, "unfinished.py", source)
+    done = estimate("unfinished.py", "--json", "-")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["partial"] is True
+    assert found["peak"]["phase"] == "forward"
+    assert found["by_category"]["Activation"] == 4 * 32 * MIB
+    assert found["by_category"].get("Temp", 0) == 0
+
+
+def test_weights_from_which_a_sampler_draws_are_not_temporary(folder: Path, answer: Answer) -> None:
+    source = """
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+        weights = torch.ones(4 * 2**20, device="cuda")
+        model = torch.nn.Linear(256, 256).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        sampler = WeightedRandomSampler(weights[:64], 64)
+        for (x,) in DataLoader(TensorDataset(torch.zeros(64, 256)), 16, sampler=sampler):
+            chosen = torch.multinomial(weights, 100, replacement=True)
+            model(x.cuda()).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    write(folder, "sampler.py", source)
+    found = answer("sampler.py")["by_category"]
+    assert found.get("Temp", 0) < MIB
+    assert found["Other"] >= 16 * MIB
