@@ -98,6 +98,7 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
     return {
         "name": program.name,
         "date": datetime.date.today().isoformat(),
+        "commit": _commit(),
         "exit": done.returncode,
         "seconds": seconds,
         "result": _result(done.returncode, found, log_text),
@@ -108,6 +109,12 @@ def _run(program: Program, args: argparse.Namespace) -> dict[str, Any]:
         },
         "steps": len(found.get("steps", [])),
     }
+
+
+def _commit() -> str:
+    """Of peakline's own sources."""
+    command = ["git", "-C", str(_HERE), "rev-parse", "--short=7", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _make(kind: str, place: Path, args: argparse.Namespace) -> None:
@@ -151,7 +158,9 @@ def _document(rows: list[dict[str, Any]]) -> str:
     answered = sum("MiB" in row["result"] for row in rows)
     by_name = {program.name: program for program in PROGRAMS}
     dates = " and ".join(sorted({row["date"] for row in rows}))
-    lines = [_HEAD.format(answered=answered, count=len(rows), listed=len(PROGRAMS), dates=dates)]
+    commits = " and ".join(sorted({row["commit"] for row in rows}))
+    counts = {"answered": answered, "count": len(rows), "listed": len(PROGRAMS)}
+    lines = [_HEAD.format(**counts, dates=dates, commits=commits)]
     for row in rows:
         program = by_name[row["name"]]
         address = f"https://github.com/{program.repo}/tree/{COMMITS[program.repo]}"
@@ -170,10 +179,9 @@ up, and their arguments.
 `tools/public_programs.py` fetches each at its commit and runs it; `tools/programs/` has the list,
 the data, and the libraries' versions.
 
-CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. Measured on
-{dates}; a program that failed was run again when what stopped it was mended. The times are wall
-times on a 2-core machine that ten other processes used, imports included; alone, most take 10 to
-40 s.
+CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. One pass over
+the list on {dates}, with peakline at {commits}. The times are wall times on a 2-core machine that
+ten other processes used, imports included; alone, most take 10 to 40 s.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""

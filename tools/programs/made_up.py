@@ -131,9 +131,9 @@ def coco(folder: Path) -> None:
             pictures.append({"id": number, "file_name": name, "width": 640, "height": 480})
             for x in (40, 180, 320, 460):
                 corners = [x, 60, x + 120, 60, x + 120, 300, x, 300]
-                thing = {"id": len(things) + 1, "image_id": number, "category_id": 1, "iscrowd": 0}
-                thing |= {"bbox": [x, 60, 120, 240], "area": 28800, "segmentation": [corners]}
-                things.append(thing)
+                shape = {"bbox": [x, 60, 120, 240], "area": 28800, "segmentation": [corners]}
+                what = {"image_id": number, "category_id": 1, "iscrowd": 0}
+                things.append({"id": len(things) + 1, **what, **shape})
         told = {"images": pictures, "annotations": things, "categories": [{"id": 1, "name": "box"}]}
         (folder / "annotations").mkdir(exist_ok=True)
         (folder / "annotations" / f"instances_{split}2017.json").write_text(json.dumps(told))
