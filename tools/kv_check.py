@@ -5,7 +5,8 @@ python tools/kv_check.py CONFIG.json… [--memory 40GiB] [--length 4096] [--pred
 With --predict FILE the answers are only written, on any machine; --predicted takes them from there.
 For each model: the answer without the GPU; then, on the GPU, weights, a pool of that size less what
 the prefill's own cache takes, and the prefill beside it. The answer is right when this fits, and a
-pool that is larger by --slack (2%) does not.
+pool that is larger by one block of tokens does not; by how much it is off, a pool larger by --slack
+(2%) tells.
 """
 
 from __future__ import annotations
@@ -75,16 +76,18 @@ def main() -> None:
         Path(args.predict).write_text(json.dumps(answers, indent=1) + "\n")
         return
     known = json.loads(Path(args.predicted).read_text()) if args.predicted else {}
-    print("| Model | KV cache (MiB) | Requests | It fits | 2% more |\n|---|---:|---:|---|---|")
+    print("| Model | KV cache (MiB) | Requests | It fits | One block more | 2% more |")
+    print("|---|---:|---:|---|---|---|")
     for config in args.configs:
         found = known.get(Path(config).stem) or asked(config, args)
         args.length = found["length"]
         own = int(found["bytes_per_token"] * args.length)  # the prefill writes it beside the pool
         limit, pool = found["memory_limit"], found["kv_bytes"] - own
-        fits = really_fits(config, limit, pool, args.length)
-        more = really_fits(config, limit, int(pool * (1 + args.slack)), args.length)
+        block = int(found["bytes_per_token"] * found["block_size"])
+        pools = pool, pool + block, int(pool * (1 + args.slack))
+        fit = [str(really_fits(config, limit, each, args.length)) for each in pools]
         shown = [Path(config).stem, f"{found['kv_bytes'] / 2**20:,.0f}", str(found["requests"])]
-        print("| " + " | ".join([*shown, str(fits), str(more)]) + " |", flush=True)
+        print("| " + " | ".join([*shown, *fit]) + " |", flush=True)
 
 
 if __name__ == "__main__":
