@@ -108,6 +108,10 @@ void Labels::label_inputs(PyObject* args, PyObject* kwargs) {
   for (const at::Tensor& tensor : tensors) label(tensor, {category::kInput, {}, {}});
 }
 
+void Labels::label_owner(const at::Tensor& tensor, ModuleId module, NameId name) {
+  label(tensor, {category::kUnlabelled, module, name});
+}
+
 void Labels::adopt(const at::Tensor& tensor) {
   for_each_storage(tensor, [this](c10::StorageImpl& storage) {
     if (!storage.device().is_cpu() || storage.nbytes() == 0) return;

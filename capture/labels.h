@@ -35,6 +35,8 @@ class Labels {
   // Labels what an optimizer keeps: `state` is its dict from parameters to dicts.
   void label_state(PyObject* state);
   void label_inputs(PyObject* args, PyObject* kwargs);
+  // Whose this block is; what it is for, its life says.
+  void label_owner(const at::Tensor& tensor, ModuleId module, NameId name);
 
   // Host memory that was alive before the recording: writes its allocation, and sees its free.
   // Other devices' allocators have told about theirs.

@@ -126,6 +126,8 @@ ModuleId ModuleCalls::find(PyObject* module) const noexcept {
   return known->id;
 }
 
+ModuleId ModuleCalls::running(const Recorder& recorder) noexcept { return inside(recorder); }
+
 ModuleId ModuleCalls::identify(PyObject* module, ModuleId around) {
   const ModuleId known = find(module);
   if (known != ModuleId{}) return known;

@@ -126,6 +126,10 @@ void Session::add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId
   labels_.add(tensor, category, module, recorder_.words().name(name));
 }
 
+void Session::owned_by(const at::Tensor& tensor, ModuleId module, const std::string& name) {
+  labels_.label_owner(tensor, module, recorder_.words().name(name));
+}
+
 void Session::fake_tensor(const at::Tensor& tensor, c10::Device device) {
   if (device.is_meta()) return;
   note_fake_tensor(recorder_, tensor, devices_.of(device), device.is_cuda() ? kCudaRounding : 1);

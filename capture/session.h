@@ -68,8 +68,12 @@ class Session {
   void watch_type(PyTypeObject* type) { modules_.watch(type); }
   // None when it is not known.
   [[nodiscard]] ModuleId find_module(PyObject* module) const { return modules_.find(module); }
+  // The one whose forward runs on this thread; none outside.
+  [[nodiscard]] ModuleId running_module() const { return ModuleCalls::running(recorder_); }
   void add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,
                   const std::string& name);
+  // The block was allocated for `module`, though another one may run; `name` says where.
+  void owned_by(const at::Tensor& tensor, ModuleId module, const std::string& name);
   void fake_tensor(const at::Tensor& tensor, c10::Device device);
 
   void phase(Phase phase, bool begins) { recorder_.phase(phase, begins); }

@@ -19,6 +19,8 @@ class ModuleNames:
         self._session: _C.Session | None = None
         self._roots: dict[str, int] = {}
         self._paths: dict[int, str] = {}
+        self._ids: dict[str, int] = {}
+        self._of_class: dict[str, set[str]] = {}  # paths
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
     def roots(self) -> list[nn.Module]:
@@ -43,6 +45,20 @@ class ModuleNames:
         wrapped = getattr(module, _COMPILE_WRAPPER, module)
         kind = type(wrapped).__name__
         self._add_tree(module, self._path_of(wrapped) or self._new_root(kind), kind, 0)
+
+    def below(self, path: str, kind: str, running: int) -> int:
+        """The module of class `kind` that is `path` below the module that runs, or below any where
+        none is known to run; 0 where none or several could be meant."""
+        around = self._paths.get(running, "")
+        if around and (found := self._ids.get(f"{around}.{path}")):
+            return found
+        inside = f"{around}." if around else ""
+        known = [
+            name
+            for name in self._of_class.get(kind, ())
+            if name.endswith(f".{path}") and name.startswith(inside)
+        ]
+        return self._ids[known[0]] if len(known) == 1 else 0
 
     def _path_of(self, module: nn.Module) -> str:
         """ "" where it was not met before."""
@@ -71,6 +87,8 @@ class ModuleNames:
             return known
         module_id = session.add_module(module, path, kind, parent)
         self._paths[module_id] = path
+        self._ids[path] = module_id
+        self._of_class.setdefault(kind, set()).add(path)
         prefix = f"{name}." if name else ""
         for own, parameter in module._parameters.items():
             if parameter is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from torch import _guards, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.variable import Variable
+from torch.fx._symbolic_trace import _Patcher
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -146,6 +147,21 @@ def watch_classes(patches: Patches, session: _C.Session) -> None:
             session.watch_type(cls)
 
     patches.set(nn.Module, "__init_subclass__", classmethod(init_subclass))
+
+
+def watch_after_tracing(patches: Patches, session: _C.Session) -> None:
+    """torch.fx puts its own `nn.Module.__call__` in place while it traces, as every compilation
+    does. When it puts the old one back, Python gives all classes fresh call slots."""
+    revert = _Patcher.revert_all_patches
+
+    def revert_all_patches(patcher: _Patcher) -> Any:
+        try:
+            return revert(patcher)
+        finally:
+            if session.recording:
+                session.watch_type(nn.Module)
+
+    patches.set(_Patcher, "revert_all_patches", revert_all_patches)
 
 
 def watch_resizes(patches: Patches) -> None:

@@ -14,12 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import Optimizer
 
 from peakline import _C, _cuda_baseline
+from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
 from peakline._module_names import ModuleNames
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps, Steps
 from peakline._torch_patches import (
     OptimizerWatch,
+    watch_after_tracing,
     watch_backward,
     watch_classes,
     watch_fake_tensors,
@@ -92,7 +94,7 @@ class Tracker:
         try:
             self._write_baseline(session, names, cuda)
             session.watch()
-            self._patch(session, cuda)
+            self._patch(session, names, cuda)
         except BaseException:
             self._patches.restore()
             session.stop()
@@ -135,11 +137,13 @@ class Tracker:
                 self._fake_cuda |= tensor.fake_device.type == "cuda"
                 session.fake_tensor(tensor, tensor.fake_device)
 
-    def _patch(self, session: _C.Session, cuda: bool) -> None:
+    def _patch(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         watch_backward(self._patches, session, self._guess)
         watch_optimizers(self._patches, self._watch)
         watch_classes(self._patches, session)
+        watch_after_tracing(self._patches, session)
         watch_resizes(self._patches)
+        watch_compiled_code(self._patches, session, names)
         if not self._virtual:  # whose memory has nothing to do with what torch imagines
             watch_fake_tensors(self._patches, self._note_fake)
         if cuda:

@@ -352,6 +352,15 @@ def test_compiling_inside_the_block_counts_no_fake_memory() -> None:
     assert run.warnings == []
 
 
+def test_modules_are_seen_also_after_torch_fx_has_traced() -> None:
+    net = Net()
+    with peakline.track(net) as run:
+        torch.fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2)))
+        net(torch.rand(4, 64))
+    (root,) = [use for use in run.modules() if use.path == "Net"]
+    assert root.forward_calls == 1
+
+
 def test_a_thousand_steps_keep_host_memory_flat() -> None:
     import resource
 

@@ -77,6 +77,10 @@ void bind_labels(py::class_<Session>& session) {
               const std::string& name) {
              self.add_tensor(tensor, CategoryId(category), ModuleId(module), name);
            })
+      .def("running_module", [](Session& self) { return self.running_module().raw(); })
+      .def("owned_by",
+           [](Session& self, const at::Tensor& tensor, std::uint32_t module,
+              const std::string& name) { self.owned_by(tensor, ModuleId(module), name); })
       .def("knows_tensor",
            [](Session& self, const at::Tensor& tensor) { return self.labels().knows(tensor); })
       .def("label_added", [](Session& self) { self.labels().label_added(); })
