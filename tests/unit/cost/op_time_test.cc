@@ -168,6 +168,110 @@ TEST(OpTime, AttentionsGradientOfFewKeysWalksAllQueriesInFewBlocks) {
   EXPECT_GT(backward(16384, 256), 0.9 * backward(16384, 1024));
 }
 
+OpTime attention(std::int64_t heads, std::int64_t length, std::int64_t size, bool masked = false) {
+  const TensorMeta q = tensor({8, heads, length, size});
+  Argument mask = std::monostate{};
+  if (masked) mask = tensor({8, 1, length, length});
+  return op_time(
+      call("aten::_scaled_dot_product_cudnn_attention", {q, q, q, mask, false, 0.0, false}, q),
+      gpu(), {});
+}
+
+TEST(OpTime, SmallHeadsCostWhatTheKernelsWereMadeFor) {
+  EXPECT_NEAR(attention(16, 1024, 80).us, attention(16, 1024, 128).us, 1);
+  EXPECT_NEAR(attention(16, 1024, 32).us, attention(16, 1024, 64).us, 1);
+  // Utilisation counts what the program asked for.
+  EXPECT_LT(attention(16, 1024, 80).flops, 0.7 * attention(16, 1024, 128).flops);
+}
+
+TEST(OpTime, AMaskIsReadForEveryPair) {
+  EXPECT_GT(attention(12, 512, 64, true).us, 1.5 * attention(12, 512, 64).us);
+}
+
+OpCall depthwise(Convolution::Backend backend, bool backward) {
+  const TensorMeta x = tensor({32, 96, 56, 56}, DType::kFloat32);
+  const TensorMeta w = tensor({96, 1, 3, 3}, DType::kFloat32);
+  OpCall made = backward ? call("aten::convolution_backward", {x, x, w}, x)
+                         : call("aten::convolution", {x, w}, x);
+  made.convolution.emplace();
+  made.convolution->backend = backend;
+  made.convolution->groups = 96;
+  made.convolution->channels_last = backend == Convolution::Backend::kCudnn;
+  return made;
+}
+
+TEST(OpTime, TorchsOwnDepthwiseKernelsTakeSeveralTimesWhatTheyMove) {
+  const double own = op_time(depthwise(Convolution::Backend::kDepthwise, false), gpu(), {}).us;
+  const double cudnn = op_time(depthwise(Convolution::Backend::kCudnn, false), gpu(), {}).us;
+  EXPECT_GT(own, 2.5 * cudnn);
+  // A place of the input, and a weight over all places, are more work still.
+  EXPECT_GT(op_time(depthwise(Convolution::Backend::kDepthwise, true), gpu(), {}).us, 2.5 * own);
+}
+
+TEST(OpTime, BatchNormsByTorchTakeLongerThanByCudnnUnlessChannelsLieInnermost) {
+  const auto norm = [](std::string_view name, bool last) {
+    TensorMeta x = tensor({32, 96, 56, 56});
+    if (last) x.strides = {96 * 56 * 56, 1, 96 * 56, 96};
+    const TensorMeta w = tensor({96}, DType::kFloat32);
+    return op_time(call(name, {x, w, w, w, w, true}, x), gpu(), {}).us;
+  };
+  EXPECT_GT(norm("aten::native_batch_norm", false), 1.5 * norm("aten::cudnn_batch_norm", false));
+  EXPECT_GT(norm("aten::native_batch_norm", false), 1.5 * norm("aten::native_batch_norm", true));
+}
+
+TEST(OpTime, AWindowLargerThanThePictureEndsWithIt) {
+  const TensorMeta x = tensor({64, 1280, 7, 7}, DType::kFloat32);
+  const TensorMeta y = tensor({64, 1280, 1, 1}, DType::kFloat32);
+  const auto pool = [&](std::int64_t window) {
+    return op_time(call("aten::avg_pool2d", {x, std::vector<std::int64_t>{window, window}}, y),
+                   gpu(), {})
+        .us;
+  };
+  EXPECT_DOUBLE_EQ(pool(1280), pool(7));
+}
+
+TEST(OpTime, UpsamplingWalksThePlanesOfAPlaceOneAfterAnother) {
+  const auto up = [](std::int64_t planes, std::int64_t size) {
+    const TensorMeta x = tensor({1, planes, size / 2, size / 2}, DType::kFloat32);
+    const TensorMeta y = tensor({1, planes, size, size}, DType::kFloat32);
+    return op_time(call("aten::upsample_bilinear2d", {x}, y), gpu(), {}).us;
+  };
+  EXPECT_GT(up(4096, 64), 3 * up(256, 256));  // as many numbers
+}
+
+TEST(OpTime, SmallRecurrentStatesStayInOneKernel) {
+  const auto lstm = [](std::int64_t hidden) {
+    const TensorMeta x = tensor({100, 64, 128}, DType::kFloat32);
+    return op_time(
+        call("aten::_cudnn_rnn",
+             {x, std::vector<TensorMeta>{}, std::int64_t{4}, TensorMeta{}, x, x, std::int64_t{2},
+              hidden, std::int64_t{0}, std::int64_t{1}, false, 0.0, true, false},
+             x),
+        gpu(), {});
+  };
+  EXPECT_LT(lstm(128).kernels, 4);
+  EXPECT_GE(lstm(256).kernels, 200);
+}
+
+TEST(OpTime, SumsOfFewColumnsWaitForTheLastBlock) {
+  const auto columns = [](std::int64_t rows, std::int64_t count) {
+    const TensorMeta x = tensor({rows, count});
+    return op_time(call("aten::sum", {x, std::vector<std::int64_t>{0}}, tensor({count})), gpu(), {})
+        .us;
+  };
+  EXPECT_GT(columns(32768, 128), 2 * columns(1024, 4096));  // as many numbers
+}
+
+TEST(OpTime, GradientsOfATableOfWordsSortThem) {
+  const TensorMeta grad = tensor({8192, 768}, DType::kFloat32);
+  const TensorMeta words = tensor({8192}, DType::kInt64);
+  const TensorMeta table = tensor({50000, 768}, DType::kFloat32);
+  const OpTime time = op_time(
+      call("aten::embedding_dense_backward", {grad, words, std::int64_t{50000}}, table), gpu(), {});
+  EXPECT_GT(time.kernels, 16);
+  EXPECT_GT(time.us, 150);
+}
+
 TEST(OpTime, ASlowerGpuIsSlower) {
   EXPECT_GT(mm(8192, 8192, 8192, DType::kBFloat16, gpu("a100")).us,
             2 * mm(8192, 8192, 8192, DType::kBFloat16, gpu("h100")).us);
