@@ -13,6 +13,10 @@ TORCH ?= torch==2.13.0
 CUDNN ?= nvidia-cudnn-cu13==9.19.0.56
 # It imports without a GPU, and lets torch.compile compile for a virtual one; the version goes with torch.
 TRITON ?= triton==$$($(VENV)/bin/python python/peakline/_virtual_cuda/_compiled/_versions.py)
+# What the tests of integrations run with, as pyproject.toml has it; torch is named beside it, so that it stays as it is.
+INTEGRATIONS ?= transformers==5.17.0 accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 prometheus-client==0.26.0 \
+                opentelemetry-sdk==1.45.2 ipython==9.18.1
+INTEGRATED := transformers, accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
 JOBS ?= $(shell nproc)
 VENV := .venv
 SETUP := build/setup
@@ -43,6 +47,9 @@ $(SETUP)/venv: pyproject.toml Makefile
 	  echo "No Triton: compiled regions are estimated as running eagerly."
 	$(VENV)/bin/python -c "import perfetto, pyarrow" 2>/dev/null || $(VENV)/bin/pip install -q "perfetto>=0.59" "pyarrow>=15" || \
 	  echo "No perfetto or pyarrow: the tests that read exports with them are skipped."
+	$(VENV)/bin/python -c "import $(INTEGRATED)" 2>/dev/null || $(VENV)/bin/pip install -q $(INTEGRATIONS) \
+	  "torch==$$($(VENV)/bin/python -c 'import torch; print(torch.__version__)')" || \
+	  echo "No $(INTEGRATED): the tests of those integrations are skipped."
 	@touch $@
 
 .PHONY: build

@@ -206,6 +206,38 @@ def test_perfetto_slices_nest_and_name_modules_ops_and_steps(
     assert any(name.startswith("Sequential.0") for name in every)
 
 
+def test_perfetto_has_the_clocks_streams_from_the_last_step_on(
+    recording: Path, tmp_path: Path
+) -> None:
+    tracks, packets = decoded(export(recording, "perfetto", tmp_path / "run.pftrace"))
+    streams = json.loads(peakline.load(recording).info["streams"])
+    expected = {
+        f"cuda:{stream['device']} {stream['name']}, by the clock": sum(
+            length for _, length, _ in stream["spans"]
+        )
+        for stream in streams["streams"]
+    }
+    began: dict[int, int] = {}
+    lasted: dict[str, int] = defaultdict(int)
+    steps = []
+    for packet in packets:
+        event = packet.track_event
+        name = tracks[event.track_uuid].name if event.track_uuid else ""
+        if name == "steps" and event.type == 1:
+            steps.append(packet.timestamp)
+        if not name.endswith("by the clock"):
+            continue
+        if event.type == 1:
+            began[event.track_uuid] = packet.timestamp
+            assert packet.timestamp >= steps[2]
+        elif event.type == 2:
+            lasted[name] += packet.timestamp - began.pop(event.track_uuid)
+    assert set(lasted) == set(expected)
+    assert not began
+    for name, us in expected.items():  # rounded to 0.1 us, and cut where rounding overlaps
+        assert lasted[name] == pytest.approx(1000 * us, rel=0.05)
+
+
 def test_snapshot_opens_in_torchs_own_viewer(recording: Path, tmp_path: Path) -> None:
     path = export(recording, "snapshot", tmp_path / "run.pickle")
     snapshot = pickle.loads(path.read_bytes())
