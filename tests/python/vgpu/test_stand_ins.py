@@ -122,6 +122,20 @@ def test_apex_norms_keep_their_input_and_two_numbers_a_row() -> None:
             del out
 
 
+def test_apex_norms_sum_their_weights_gradients_in_parts() -> None:
+    with peakline.virtual_gpu("h200"):
+        from apex.normalization import FusedLayerNorm
+
+        norm = FusedLayerNorm(1024).to("cuda", torch.bfloat16)
+        x = half(1024, 1024)
+        out = norm(x)
+        grad = torch.empty_like(out)
+        inputs = (x, norm.weight, norm.bias)
+        _, peak, _ = grown(lambda: torch.autograd.grad(out, inputs, grad))
+        parts = 2 * 16 * 1024 * 4  # of weight and bias
+        assert peak == 2 * MIB + 2 * 2 * KIB + parts
+
+
 def test_apex_lamb_holds_its_state_in_the_parameters_type() -> None:
     with peakline.virtual_gpu("h200"):
         from apex.optimizers import FusedAdam, FusedLAMB

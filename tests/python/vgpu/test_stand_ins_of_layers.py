@@ -122,6 +122,40 @@ def test_a_scan_keeps_its_result_before_the_gate_and_a_state_for_2048_rows() -> 
         assert peak == 3 * one + small + 2 * batch * states * rows * 4  # B's and C's, in float32
 
 
+def test_a_scans_backward_sums_in_single_precision_what_all_channels_share() -> None:
+    with peakline.virtual_gpu("h200"):
+        from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+
+        u, delta, z = (half(2, 256, 1024) for _ in range(3))
+        b, c = half(2, 16, 1024), half(2, 16, 1024)
+        a = torch.empty(256, 16, device="cuda", requires_grad=True)
+        d, bias = (torch.empty(256, device="cuda", requires_grad=True) for _ in range(2))
+        out = selective_scan_fn(u, delta, a, b, c, d, z, bias, delta_softplus=True)
+        grad = torch.empty_like(out)
+        of_rows, of_states = u.numel() * 2, b.numel()
+        summed = 2 * of_states * 4 + 2 * of_states * 2  # and then in half precision
+        small = blocks(a.numel() * 4, 256 * 4, 256 * 4)
+        inputs = (u, delta, a, b, c, d, z, bias)
+        _, peak, grads = grown(lambda: torch.autograd.grad(out, inputs, grad))
+        assert peak == 3 * of_rows + summed + small
+        assert [found.shape for found in grads] == [item.shape for item in inputs]
+
+
+def test_a_gated_norms_backward_has_a_part_of_the_weights_sum_for_each_program() -> None:
+    with peakline.virtual_gpu("h200"):
+        from mamba_ssm.ops.triton.layernorm_gated import RMSNorm
+
+        norm = RMSNorm(WIDTH, device="cuda", dtype=torch.bfloat16)
+        x, gate = half(ROWS, WIDTH), half(ROWS, WIDTH)
+        out = norm(x, gate)
+        grad = torch.empty_like(out)
+        inputs = (x, gate, norm.weight)
+        _, peak, _ = grown(lambda: torch.autograd.grad(out, inputs, grad))
+        programs = 132  # with 4 warps or more for each row: one on each processor
+        sums = programs * WIDTH * 4 + WIDTH * 4 + blocks(WIDTH * 2)
+        assert peak == 2 * ACTIVATION + sums
+
+
 def test_a_mamba_block_computes_its_convolution_again() -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu:
