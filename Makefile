@@ -47,6 +47,10 @@ $(SETUP)/venv: pyproject.toml Makefile
 	  echo "No Triton: compiled regions are estimated as running eagerly."
 	$(VENV)/bin/python -c "import perfetto, pyarrow" 2>/dev/null || $(VENV)/bin/pip install -q "perfetto>=0.59" "pyarrow>=15" || \
 	  echo "No perfetto or pyarrow: the tests that read exports with them are skipped."
+	@touch $@
+
+# Only tests need the libraries that peakline has integrations for.
+$(SETUP)/integrations: $(SETUP)/venv
 	$(VENV)/bin/python -c "import $(INTEGRATED)" 2>/dev/null || $(VENV)/bin/pip install -q $(INTEGRATIONS) \
 	  "torch==$$($(VENV)/bin/python -c 'import torch; print(torch.__version__)')" || \
 	  echo "No $(INTEGRATED): the tests of those integrations are skipped."
@@ -96,7 +100,7 @@ test-viewer: build test-asan
 	tools/viewer_test.sh "$(SUDO)" $(VENV)/bin/peakline $(MAKE_RECORDING)
 
 # A file's tests stay in one process: they share what the file sets up.
-test-python: build
+test-python: build $(SETUP)/integrations
 	$(VENV)/bin/python -m pytest tests/python -n $(JOBS) --dist loadfile
 
 # Jobs of 16,384 ranks, every kind of rank: minutes, so not in `make test`.
