@@ -14,9 +14,10 @@ CUDNN ?= nvidia-cudnn-cu13==9.19.0.56
 # It imports without a GPU, and lets torch.compile compile for a virtual one; the version goes with torch.
 TRITON ?= triton==$$($(VENV)/bin/python python/peakline/_virtual_cuda/_compiled/_versions.py)
 # What the tests of integrations run with, as pyproject.toml has it; torch is named beside it, so that it stays as it is.
-INTEGRATIONS ?= transformers==5.17.0 accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 prometheus-client==0.26.0 \
+# transformers and wandb are large: their tests are skipped without them.
+INTEGRATIONS ?= accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 prometheus-client==0.26.0 \
                 opentelemetry-sdk==1.45.2 ipython==9.18.1
-INTEGRATED := transformers, accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
+INTEGRATED := accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
 JOBS ?= $(shell nproc)
 VENV := .venv
 SETUP := build/setup
