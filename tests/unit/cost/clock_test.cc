@@ -139,6 +139,19 @@ TEST(Clock, SynchronizingMakesTheHostWait) {
   EXPECT_DOUBLE_EQ(clock.now_us(), 101);
 }
 
+// Each op would look at all before it, which takes minutes.
+TEST(Clock, AHostThatNeverWaitsCostsNoMoreForEachOp) {
+  constexpr int kOps = 200'000;
+  TimeRates rates = host_of(1);
+  rates.event_us = 1;
+  Clock clock(rates);
+  for (int i = 0; i < kOps; ++i) clock.op(kMain, kernel(10), Issue::kForward);
+  EXPECT_NEAR(clock.timing().gpu_busy_ms, kOps * 9 / 1e3, 1e-3);
+  clock.synchronize_stream(kMain);
+  clock.op(kMain, kernel(10), Issue::kForward);
+  EXPECT_NEAR(clock.timing().gpu_busy_ms, (kOps + 1) * 9 / 1e3, 1e-3);
+}
+
 TEST(Clock, BusyTimeIsTheUnionOfManyIntervals) {
   Clock clock(host_of(3));
   for (int i = 0; i < 20000; ++i) clock.op(kMain, kernel(1), Issue::kForward);
