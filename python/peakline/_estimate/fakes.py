@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
 
 from peakline._imports import acting_on
 from peakline._patches import Patches
@@ -26,6 +27,7 @@ class Fakes:
 
     def __init__(self, path: str | None) -> None:
         self._waiting: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {}
+        self._defining = False  # an op of torch.library.custom_op, which is not complete yet
         self._named: dict[str, Any] = {}
         if path is not None:
             self._read(path)
@@ -64,7 +66,18 @@ class Fakes:
             self._register_defined()
             return find(namespace, name)
 
+        define = CustomOpDef.__init__
+
+        def define_with_fake(op: CustomOpDef, *args: Any, **kwargs: Any) -> None:
+            self._defining = True
+            try:
+                define(op, *args, **kwargs)
+            finally:
+                self._defining = False
+            self._register_defined()
+
         patches.set(torch._ops._OpNamespace, "__getattr__", find_with_fake)
+        patches.set(CustomOpDef, "__init__", define_with_fake)
         self._register_defined()
 
     def _in_place_of(self, patches: Patches) -> Callable[[ModuleType], None]:
@@ -85,6 +98,8 @@ class Fakes:
         return [_NEVER_MET.format(names=", ".join(self._waiting))] if self._waiting else []
 
     def _register_defined(self) -> None:
+        if self._defining:
+            return
         for name in [name for name in self._waiting if _is_defined(name)]:
             function, kwargs = self._waiting.pop(name)
             torch.library.register_fake(name, function, **kwargs)

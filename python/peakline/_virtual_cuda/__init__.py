@@ -24,6 +24,7 @@ from peakline._virtual_cuda import (
     _legacy_types,
     _libraries,
     _memory,
+    _missing_fakes,
     _parallel,
     _processes,
     _questions,
@@ -116,6 +117,7 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         _bitsandbytes.install(patches)
         questions = _questions.install(patches, engine)
         _custom_ops.install(patches, questions)
+        _missing_fakes.install(patches)
     except BaseException:
         patches.restore()
         raise

@@ -19,6 +19,13 @@ x.sum().backward()
 y = torch.ops.peakline_script.stretch(x.detach(), 3)
 optimizer.step()
 """
+DECORATED = """
+import torch
+@torch.library.custom_op("peakline_script::stretch", mutates_args=(), device_types="cuda")
+def stretch(x: torch.Tensor, times: int) -> torch.Tensor:
+    return x.repeat(times)
+y = stretch(torch.ones(1 << 20, device="cuda"), 3)
+"""
 FAKE = """
 import torch
 @torch.library.register_fake("peakline_script::stretch")
@@ -57,6 +64,21 @@ def test_fakes_of_a_file_serve_ops_that_the_script_defines(estimate: Any, tmp_pa
     assert done.returncode == 1
     assert "register_fake" in done.stderr
     script.write_text(SCRIPT)
+    done = estimate(str(script), "--fakes", str(fakes))
+    assert done.returncode == 0, done.stderr
+
+
+def test_ops_that_python_decorates_are_served_and_named_alike(
+    estimate: Any, tmp_path: Path
+) -> None:
+    script, fakes = tmp_path / "train.py", tmp_path / "fakes.py"
+    script.write_text(DECORATED.replace("peakline_script", "peakline_bare_decorated"))
+    done = estimate(str(script))
+    assert done.returncode == 1
+    assert "cannot run peakline_bare_decorated::stretch" in done.stderr
+    assert "def _(x, times):" in done.stderr
+    script.write_text(DECORATED.replace("peakline_script", "peakline_decorated"))
+    fakes.write_text(FAKE.replace("peakline_script", "peakline_decorated"))
     done = estimate(str(script), "--fakes", str(fakes))
     assert done.returncode == 0, done.stderr
 
