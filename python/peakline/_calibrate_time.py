@@ -230,7 +230,7 @@ def host() -> dict[str, float]:
     """What the host and its link to the GPU take."""
     found = {"event_us": statistics.median(_between(lambda: None, 50))}
     small = _host_programs.fitted(_host_programs.measured(), _host_programs.counts())
-    found |= {key: _host_programs.IN_LARGE_PROGRAMS * us for key, us in small.items()}
+    found |= small
     found["host_launch_us"] = _launch_us()
     torch.cuda.synchronize()
     begin = time.perf_counter()

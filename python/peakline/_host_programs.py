@@ -24,9 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-# Large programs take the host half as long again for the same counts, as 20 models did on one
-# machine with an H200: these programs are small, and stay in the processor's caches.
-IN_LARGE_PROGRAMS = 1.5
 UNKNOWN = ("host_op_us", "host_backward_us", "host_python_us")
 _HOST = (*UNKNOWN, "host_launch_us", "host_sync_us")
 _WARM_UP, _TIMED = 4, 15

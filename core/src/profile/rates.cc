@@ -43,11 +43,11 @@ constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
                                 .nvlink_us = 2,
                                 .network_gbps = 25,
                                 .network_us = 8,
-                                .host_op_us = 18,
-                                .host_backward_us = 22,
-                                .host_python_us = 1.7,
-                                .host_launch_us = 6.5,
-                                .host_sync_us = 10};
+                                .host_op_us = 13.7,
+                                .host_backward_us = 14.9,
+                                .host_python_us = 1.01,
+                                .host_launch_us = 11.3,
+                                .host_sync_us = 8.4};
 
 }  // namespace
 
