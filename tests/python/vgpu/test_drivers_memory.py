@@ -16,7 +16,7 @@ def _segments() -> list[int]:
 
 
 def _launch_a_kernel() -> torch.Tensor:
-    return torch.ones(1024, 1024, device="cuda")
+    return torch.ones(256, 256, device="cuda").add_(1)
 
 
 def test_cublas_takes_memory_before_its_workspace() -> None:
@@ -31,12 +31,13 @@ def test_cublas_takes_memory_before_its_workspace() -> None:
 
 def test_the_first_stream_makes_the_driver_take_memory() -> None:
     with peakline.virtual_gpu("h200"):
-        _launch_a_kernel()
+        x = _launch_a_kernel()
         kept = [torch.empty(32 * MIB, dtype=torch.uint8, device="cuda")]
         torch.cuda.Stream()
         kept.append(torch.empty(32 * MIB, dtype=torch.uint8, device="cuda"))
         torch.cuda.Stream()
         kept.append(torch.empty(32 * MIB, dtype=torch.uint8, device="cuda"))
         first, second, third = _segments()
+        del x
     assert second - first == 32 + 64
     assert third - second == 32
