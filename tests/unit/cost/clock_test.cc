@@ -44,6 +44,12 @@ TEST(Clock, ShortKernelsAreBoundByTheHost) {
   EXPECT_EQ(timing.bound_by(), "host");
 }
 
+TEST(Clock, AHostThatNeverWaitsBoundsTheStepHoweverBusyTheGpuIs) {
+  Clock clock(host_of(10));
+  for (int i = 0; i < 1000; ++i) clock.op(kMain, kernel(9), Issue::kForward);
+  EXPECT_EQ(clock.timing().bound_by(), "host");
+}
+
 TEST(Clock, PythonBetweenOpsIsTheHosts) {
   TimeRates rates = host_of(1);
   rates.host_python_us = 0.5;
