@@ -55,6 +55,10 @@ class Steps:
         finally:
             self._paused -= 1
 
+    @property
+    def paused(self) -> bool:
+        return self._paused > 0
+
     def end(self, maker: str, guessed: bool = False) -> None:
         """`maker` has completed one."""
         if self._paused or (self._only and maker != self._only):
@@ -86,7 +90,9 @@ class FirstOptimizer:
         self._no_wrappers: set[CodeType] = set()  # that were running when an optimizer stepped
 
     def begins(self, optimizer: Optimizer) -> None:
-        """An outermost step of `optimizer`."""
+        """An outermost step of `optimizer`; a trial's optimizer is not the run's."""
+        if self._steps.paused:
+            return
         self.stepped = True
         if self._first is None or self._first() is None:
             self._first = weakref.ref(optimizer)

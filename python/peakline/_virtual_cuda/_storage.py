@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._refused import refusal
 
+_LARGE = 1 << 30
+_MAP_NORESERVE = 0x4000  # Linux; Python 3.13 is the first to name it
 _IPC = "memory of a virtual GPU cannot be shared with other processes"
 
 
@@ -20,6 +23,7 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(storage, "__new__", _new(storage.__new__))
     patches.set(storage, "resize_", _resize(storage.resize_, engine))
     patches.set(storage, "_write_file", _write_file(storage._write_file))
+    patches.set(storage, "from_file", staticmethod(_from_file(storage.from_file)))
     patches.set(storage, "_set_from_file", _set_from_file(storage._set_from_file))
     from_dlpack = _from_dlpack(torch.utils.dlpack.from_dlpack, engine)
     patches.set(torch, "from_dlpack", from_dlpack)
@@ -71,6 +75,21 @@ def _write_file(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self.cpu() if self.device.type == "cuda" else self, *args)
 
     return write_file
+
+
+def _from_file(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A copy of a file's pages that promises no memory for them: Linux refuses torch's own when the
+    file is larger than the host's memory. Only what is read takes any."""
+
+    def from_file(filename: Any, shared: bool = False, nbytes: int = 0) -> Any:
+        if shared or nbytes < _LARGE:
+            return original(filename, shared, nbytes)
+        with open(filename, "rb") as file:
+            flags = mmap.MAP_PRIVATE | _MAP_NORESERVE
+            pages = mmap.mmap(file.fileno(), nbytes, flags, mmap.PROT_READ | mmap.PROT_WRITE)
+        return torch.frombuffer(pages, dtype=torch.uint8).untyped_storage()
+
+    return from_file
 
 
 def _set_from_file(original: Callable[..., Any]) -> Callable[..., Any]:

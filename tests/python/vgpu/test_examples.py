@@ -10,7 +10,7 @@ from estimate_support import Estimate
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SMALL: dict[str, list[str]] = {
-    "fsdp.py": [],  # tests/python/test_questions.py has it
+    "fsdp.py": [],  # tests/python/test_questions_answered.py has it
     "generate.py": ["--size", "tiny", "--length", "64", "--new-tokens", "3"],
     "llama.py": ["--size", "tiny", "--length", "64"],
     "llama_4d.py": [],  # tests/python/distributed has it
