@@ -33,3 +33,35 @@ class Scaled(torch.autograd.Function):
 
 def scaled(x: torch.Tensor) -> torch.Tensor:
     return Scaled.apply(x)
+
+
+@triton.autotune(
+    configs=[triton.Config({}, num_warps=4), triton.Config({}, num_warps=8)], key=["columns"]
+)
+@triton.jit
+def _softmax(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * columns
+    value = tl.load(x + row + at, mask=at < columns, other=-float("inf")).to(tl.float32)
+    value = tl.exp(value - tl.max(value, axis=0))
+    tl.store(out + row + at, value / tl.sum(value, axis=0), mask=at < columns)
+
+
+class SoftRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = torch.empty_like(x)
+        rows, columns = x.shape
+        _softmax[(rows,)](x, out, columns, BLOCK=triton.next_power_of_2(columns))
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        (out,) = ctx.saved_tensors
+        weighted = grad * out
+        return weighted - out * weighted.sum(-1, keepdim=True)
+
+
+def soft_rows(x: torch.Tensor) -> torch.Tensor:
+    return SoftRows.apply(x)
