@@ -27,3 +27,11 @@ def grown(call: Callable[[], Any]) -> tuple[int, int, Any]:
 
 def half(*shape: int) -> torch.Tensor:
     return torch.empty(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+
+def asked_for(call: Callable[[], Any]) -> int:
+    """The sum of all that a call asks the allocator for, whether it keeps it or not."""
+    key = "requested_bytes.all.allocated"
+    before = torch.cuda.memory_stats()[key]
+    call()
+    return int(torch.cuda.memory_stats()[key] - before)

@@ -102,16 +102,17 @@ class _Convolution(torch.autograd.Function):
         bias: torch.Tensor | None,
         seq_idx: torch.Tensor | None,
         initial_states: torch.Tensor | None,
+        with_final_states: bool,
         final_states: torch.Tensor | None,
     ) -> Any:
         x = dense_somewhere(x)
         bias = None if bias is None else bias.contiguous()
+        if with_final_states and final_states is None:
+            shape = (len(x), weight.shape[1] - 1, x.shape[1])
+            final_states = torch.empty(shape, device=x.device, dtype=x.dtype).transpose(1, 2)
         out = torch.empty_like(x)
         ctx.save_for_backward(x, weight, bias, seq_idx, initial_states)
-        if final_states is None:
-            return out
-        ctx.mark_dirty(final_states)
-        return out, final_states
+        return (out, final_states) if with_final_states else out
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
@@ -120,7 +121,7 @@ class _Convolution(torch.autograd.Function):
         results = backward(x, weight, bias, grad)
         wanted = initial_states is not None and ctx.needs_input_grad[4]
         states = torch.empty_like(initial_states) if wanted else None
-        return (*results, None, states, None)
+        return (*results, None, states, None, None)
 
 
 def causal_conv1d_fn(
@@ -135,12 +136,10 @@ def causal_conv1d_fn(
 ) -> Any:
     """`x`: (batch, channels, rows); `weight`: (channels, width)."""
     check(x, weight, activation)
-    if return_final_states and final_states_out is None:
-        batch, channels, _ = x.shape
-        shape = (batch, weight.shape[1] - 1, channels)
-        final_states_out = torch.empty(shape, device=x.device, dtype=x.dtype).transpose(1, 2)
-    final = final_states_out if return_final_states else None
-    return applied(_Convolution, x, weight, bias, seq_idx, initial_states, final)
+    return applied(
+        _Convolution,
+        *(x, weight, bias, seq_idx, initial_states, return_final_states, final_states_out),
+    )
 
 
 def causal_conv1d_update(

@@ -11,6 +11,12 @@ import torch.nn.functional as F
 
 from peakline._virtual_cuda._stand_ins._flash_kernels import Forward, backward_scratch
 from peakline._virtual_cuda._stand_ins._package import Package, Region, applied
+from peakline._virtual_cuda._stand_ins._padding import (
+    index_first_axis,
+    index_put_first_axis,
+    pad_input,
+    unpad_input,
+)
 
 VERSION = "2.8.3"
 
@@ -36,6 +42,7 @@ def package(region: Region) -> Package:
                 "unpad_input": region.around(unpad_input),
                 "pad_input": region.around(pad_input),
                 "index_first_axis": region.around(index_first_axis),
+                "index_put_first_axis": region.around(index_put_first_axis),
             },
             "flash_attn.layers": {},
             "flash_attn.layers.rotary": {"apply_rotary_emb": region.around(apply_rotary_emb)},
@@ -250,34 +257,6 @@ def flash_attn_with_kvcache(
     q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *args: Any, **kwargs: Any
 ) -> torch.Tensor:
     return Forward(q, k_cache, 0.0).out
-
-
-def unpad_input(
-    hidden_states: torch.Tensor,
-    attention_mask: torch.Tensor,
-    unused_mask: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, torch.Tensor]:
-    """The rows that count, where they were, and where each sequence begins."""
-    mask = attention_mask if unused_mask is None else attention_mask + unused_mask
-    lengths = mask.sum(dim=-1, dtype=torch.int32)
-    used = attention_mask.sum(dim=-1, dtype=torch.int32)
-    indices = torch.nonzero(mask.flatten(), as_tuple=False).flatten()
-    begins = F.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0))
-    rows = index_first_axis(hidden_states.flatten(0, 1), indices)
-    return rows, indices, begins, int(lengths.max().item()), used
-
-
-def index_first_axis(rows: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    return rows[indices]
-
-
-def pad_input(
-    hidden_states: torch.Tensor, indices: torch.Tensor, batch: int, seqlen: int
-) -> torch.Tensor:
-    shape = (batch * seqlen, *hidden_states.shape[1:])
-    output = torch.zeros(shape, dtype=hidden_states.dtype, device=hidden_states.device)
-    output = output.index_put((indices,), hidden_states)
-    return output.view(batch, seqlen, *hidden_states.shape[1:])
 
 
 class _Rotary(torch.autograd.Function):
