@@ -21,8 +21,13 @@ _LOOK = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _held: dict[str, int] = {}  # the folders of this process, and their locks
 
 
+def held() -> list[str]:
+    """The scratch folders of this process."""
+    return list(_held)
+
+
 def make(kind: str) -> str:
-    folder = tempfile.mkdtemp(prefix=f"peakline-{kind}-{os.getpid()}-")
+    folder = os.path.realpath(tempfile.mkdtemp(prefix=f"peakline-{kind}-{os.getpid()}-"))
     with contextlib.suppress(OSError):  # a file system without locks
         _held[folder] = os.open(folder, _LOOK)
         fcntl.flock(_held[folder], fcntl.LOCK_EX | fcntl.LOCK_NB)

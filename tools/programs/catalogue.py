@@ -383,6 +383,48 @@ PROGRAMS = [
         {"tests/assets/c4_test": "c4"},
     ),
     Program(
+        "nanogpt_compiled",
+        "karpathy/nanoGPT",
+        ".",
+        "train.py -- config/train_shakespeare_char.py",
+        {"data/shakespeare_char": "tokens"},
+    ),
+    Program(
+        "nanochat_compiled",
+        "karpathy/nanochat",
+        ".",
+        "-m scripts.base_train -- --depth=4 --device-batch-size=8 --num-iterations=20"
+        " --eval-tokens=65536 --core-metric-every=-1",
+        {"made": "nanochat"},
+        environment={"NANOCHAT_BASE_DIR": "made"},
+    ),
+    Program(
+        "torchtitan_compiled",
+        "pytorch/torchtitan",
+        ".",
+        "torchrun --nproc_per_node=8 -m torchtitan.train"
+        " --job.config_file torchtitan/models/llama3/train_configs/debug_model.toml"
+        " --compile.enable",
+        {"tests/assets/c4_test": "c4"},
+    ),
+    Program(
+        "llm_c_compiled",
+        "karpathy/llm.c",
+        ".",
+        "train_gpt2.py -- --input_bin made/train.bin --input_val_bin made/val.bin --model d12"
+        " --sequence_length 1024 --total_batch_size 4096 --dtype bfloat16 --write_tensors 0 --flash 1"
+        " --compile 1",
+        {"made": "token_shards"},
+    ),
+    Program(
+        "timm_compiled",
+        "huggingface/pytorch-image-models",
+        ".",
+        "train.py -- made --model vit_small_patch16_224 -b 32 --num-classes 8 --workers 1 --amp"
+        " --opt adamw --epochs 2 --torchcompile",
+        {"made": "image_sets"},
+    ),
+    Program(
         "tutorial_resnet",
         _TUTORIAL,
         "tutorials/02-intermediate/deep_residual_network",

@@ -10,13 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from peakline._cache_folder import cache_folder
+
 _ENVIRONMENT = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PEAKLINE_CUDNN", "PYTHONPATH")
 _MOST = 500  # searches that are kept
 
 
 def folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "peakline" / "fit"
+    return cache_folder() / "fit"
 
 
 class Remembered:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from peakline import _scratch
+from peakline._estimate.writes import kept_apart
 
 
 @pytest.fixture
@@ -76,3 +77,19 @@ def test_links_and_folders_of_other_names_stay(home: Path) -> None:
         "peakline-writes-old",
         "precious",
     ]
+
+
+def test_what_peakline_keeps_for_the_next_estimate_is_not_the_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = tmp_path / "peakline" / "inductor" / "sources_of_torch.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("before")
+    with kept_apart() as overlay:
+        kept.write_text("after")
+        (kept.parent / "graph.pkl").write_bytes(b"code")
+        (tmp_path / "peakline-like.pkl").write_bytes(b"the script's")
+    assert kept.read_text() == "after"
+    assert (kept.parent / "graph.pkl").exists()
+    assert overlay.redirected == [str(tmp_path / "peakline-like.pkl")]

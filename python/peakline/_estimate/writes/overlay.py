@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peakline import _scratch
+from peakline._cache_folder import cache_folder
 
 # Weights and states: what they hold is made up, so that they go to the scratch folder even where
 # nothing is in their place. Event files are a logger's.
@@ -47,6 +48,7 @@ class Overlay:
         self._everything = everything
         self._thread = threading.local()
         self._folder: str | None = None
+        self._cache = os.path.realpath(cache_folder())  # peakline's own, compiled code among it
         self._moved: dict[str, str] = {}  # from where the script thinks it is
         self._gone: set[str] = set()  # deleted, in the script's eyes
         self._own: set[str] = set()  # made by the script, in their own places
@@ -82,7 +84,7 @@ class Overlay:
 
     @_plainly
     def key(self, path: Any, dir_fd: int | None = None) -> str | None:
-        """None for what is no path: a number, a pipe, something inside the scratch folder."""
+        """None for what is no path of the script's: a number, a pipe, what peakline keeps."""
         if isinstance(path, int) or path is None:
             return None
         text = os.fsdecode(path)
@@ -90,9 +92,8 @@ class Overlay:
             text = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)
         folder, name = os.path.split(os.path.abspath(text))
         whole = os.path.join(os.path.realpath(folder), name)
-        if self._folder is not None and (whole + "/").startswith(self._folder + "/"):
-            return None
-        return whole
+        ours = (self._folder or self._cache, self._cache, *_scratch.held())
+        return None if any((whole + "/").startswith(folder + "/") for folder in ours) else whole
 
     def _at_the_end_of(self, key: str) -> str:
         """What a link in its own place leads to, as the script sees it."""

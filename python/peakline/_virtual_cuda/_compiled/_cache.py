@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 from peakline import _scratch
+from peakline._cache_folder import cache_folder
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
 
@@ -32,7 +33,6 @@ def install(patches: Patches, engine: Engine) -> Path:
 
 
 def _folder(engine: Engine) -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     words = [
         f"torch-{torch.__version__}",
         f"triton-{_version('triton')}",
@@ -40,7 +40,7 @@ def _folder(engine: Engine) -> Path:
         engine.properties(0)["name"],
     ]
     name = "_".join(re.sub(r"[^\w.+-]", "-", str(word)) for word in words)
-    return home / "peakline" / "inductor" / name
+    return cache_folder() / "inductor" / name
 
 
 def _version(package: str) -> str:
