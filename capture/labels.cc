@@ -9,14 +9,25 @@
 #include "capture/tensor_places.h"
 
 namespace peakline::capture {
+namespace {
+
+// A parameter whose module had not been met when an optimizer stepped: where forward runs inside the
+// step, the optimizer is seen first.
+bool lacks_module(CategoryId category, ModuleId module) {
+  return category == category::kParameter && module == ModuleId{};
+}
+
+}  // namespace
 
 void Labels::add(const at::Tensor& tensor, CategoryId category, ModuleId module, NameId name) {
   const auto [slot, added] = index_.try_emplace(tensor.unsafeGetTensorImpl(), known_.size());
   Known known{WeakTensor(tensor.getIntrusivePtr()), {category, module, name}};
   if (added) {
     known_.push_back(std::move(known));
-  } else if (known_[slot->second].tensor.expired()) {
-    known_[slot->second] = std::move(known);  // the address of a tensor that is gone
+  } else if (const Known& before = known_[slot->second];
+             before.tensor.expired() ||
+             lacks_module(before.meaning.category, before.meaning.module)) {
+    known_[slot->second] = std::move(known);  // the first is the address of a tensor that is gone
   } else {
     return;
   }

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 
-from torch import nn
+from torch import Tensor, nn
 
 from peakline import _C
+from peakline._module_owners import ModuleOwners
+from peakline._patches import Patches
 
 # torch.compile wraps a module in one that people did not write; its name says nothing.
 _COMPILE_WRAPPER = "_orig_mod"
@@ -22,6 +25,11 @@ class ModuleNames:
         self._ids: dict[str, int] = {}
         self._of_class: dict[str, set[str]] = {}  # paths
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+        self._owners = ModuleOwners()
+
+    def watch(self, patches: Patches) -> None:
+        """From now on it is known what modules that are made belong to."""
+        self._owners.watch(patches)
 
     def roots(self) -> list[nn.Module]:
         """The outermost modules that have been met and still live."""
@@ -33,12 +41,27 @@ class ModuleNames:
     def discover(self, module: nn.Module, around: int) -> None:
         """A module that is not known is about to run inside module `around` (0: none)."""
         if around == 0:
-            self.add_root(module)
+            self._add_with_owners(module)
         else:
             kind = type(module).__name__
             self._add_tree(module, f"{self._paths.get(around, '')}.{kind}", kind, around)
         if self._session is not None:
             self._session.label_added()
+
+    def meet_owners(self, parameters: Iterable[Tensor]) -> None:
+        """Registers the modules that these belong to, before any of them has run."""
+        for module in self._owners.of_parameters(parameters):
+            if self._is_new(module):
+                self._add_with_owners(module)
+
+    def _add_with_owners(self, module: nn.Module) -> None:
+        self.add_root(self._owners.outermost(module))
+        if self._is_new(module):  # its owner does not show it among its modules
+            self.add_root(module)
+
+    def _is_new(self, module: nn.Module) -> bool:
+        assert self._session is not None
+        return self._session.find_module(module) == 0
 
     def add_root(self, module: nn.Module) -> None:
         self._models.add(module)

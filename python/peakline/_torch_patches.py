@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 )
 
 from peakline import _C
+from peakline._module_names import ModuleNames
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps
 from peakline._storage_resizes import follow_resizes
@@ -63,8 +64,9 @@ def watch_backward(patches: Patches, session: _C.Session, guess: GuessedSteps) -
 class OptimizerWatch:
     """Notes optimizer steps and labels what they keep."""
 
-    def __init__(self, session: _C.Session, first: FirstOptimizer) -> None:
+    def __init__(self, session: _C.Session, names: ModuleNames, first: FirstOptimizer) -> None:
         self._session = session
+        self._names = names
         self._first = first
         self._met: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._running: list[Optimizer] = []
@@ -110,11 +112,14 @@ class OptimizerWatch:
         return forward
 
     def add_parameters(self, optimizer: Optimizer) -> None:
-        """Parameters that belong to no module that has been met."""
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if not self._session.knows_tensor(parameter):
-                    self._session.add_tensor(parameter, _C.CATEGORY_PARAMETER, 0, "")
+        """Parameters of modules that have not run yet, and those that belong to none."""
+        knows = self._session.knows_tensor
+        parameters = [own for group in optimizer.param_groups for own in group["params"]]
+        if not all(map(knows, parameters)):
+            self._names.meet_owners(own for own in parameters if not knows(own))
+        for parameter in parameters:
+            if not knows(parameter):
+                self._session.add_tensor(parameter, _C.CATEGORY_PARAMETER, 0, "")
 
     def _end_phases(self, optimizer: Optimizer) -> None:
         while self._running and optimizer in self._running:

@@ -115,7 +115,7 @@ class Tracker:
             names.add_root(model)
         session.adopt_all()
         self._adopt_fakes(session)
-        self._watch = OptimizerWatch(session, self._first)
+        self._watch = OptimizerWatch(session, names, self._first)
         for optimizer in self._optimizers:
             self._watch.add_parameters(optimizer)
             session.adopt_state(optimizer.state)
@@ -138,6 +138,7 @@ class Tracker:
                 session.fake_tensor(tensor, tensor.fake_device)
 
     def _patch(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
+        names.watch(self._patches)
         watch_backward(self._patches, session, self._guess)
         watch_optimizers(self._patches, self._watch)
         watch_classes(self._patches, session)

@@ -202,3 +202,68 @@ def test_recomputed_activations_belong_to_the_recomputing_module(reentrant: bool
         peaks[name] = run.peak("cpu")
     assert peaks["checkpointed"].bytes < peaks["plain"].bytes
     assert peaks["checkpointed"].module.startswith("Net.layers.")
+
+
+class Parts(nn.Module):
+    """As a LightningModule: its parts are called, and it is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 64))
+        self.scale = nn.Parameter(torch.ones(4096))
+
+    def loss(self) -> torch.Tensor:
+        return self.body(torch.randn(8, 64)).sum() * self.scale.sum()
+
+
+def test_parts_of_a_model_that_is_never_called_itself_are_named_below_it() -> None:
+    with peakline.track() as run:
+        model = Parts()
+        model.loss().backward()
+        torch.empty(50_000_000, dtype=torch.uint8)
+    by_module = run.peak("cpu").by_module
+    assert by_module["Parts.body.0"] >= 2 * parameter_bytes(model.body[0])
+    assert "Sequential" not in by_module
+
+
+def test_a_part_that_was_taken_out_of_a_model_is_a_model_of_its_own() -> None:
+    with peakline.track() as run:
+        model = Parts()
+        body = model.body
+        del model.body
+        body(torch.randn(8, 64)).sum().backward()
+        torch.empty(50_000_000, dtype=torch.uint8)
+    assert "Sequential.0" in run.peak("cpu").by_module
+    assert "Parts" not in run.peak("cpu").by_module
+
+
+def step_around_forward(model: Parts, optimizer: torch.optim.Optimizer) -> None:
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model.loss()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.empty(50_000_000, dtype=torch.uint8)
+
+
+def test_parameters_of_a_model_that_first_runs_inside_a_step_are_the_models() -> None:
+    with peakline.track() as run:
+        model = Parts()
+        step_around_forward(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert run.peak("cpu").by_module["Parts"] >= 2 * parameter_bytes(model)
+
+
+def test_parameters_from_before_the_run_are_the_models_though_the_optimizer_was_seen_first() -> (
+    None
+):
+    model = Parts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with peakline.track() as run:
+        for _ in range(2):
+            step_around_forward(model, optimizer)
+            for parameter in model.parameters():
+                parameter.data = parameter.data.clone()  # memory that the run sees
+    by_module = run.peak("cpu").by_module
+    assert by_module["Sequential.0"] >= 2 * parameter_bytes(model.body[0])
