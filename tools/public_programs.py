@@ -3,7 +3,7 @@
 
     python tools/public_programs.py --work /tmp/programs            # all that have no result yet
     python tools/public_programs.py --work /tmp/programs mnist vae  # these, again
-    python tools/public_programs.py --work /tmp/programs --write    # the table
+    python tools/public_programs.py --work /tmp/programs --write    # the table; what follows stays
 
 Each is fetched at its commit (or taken from --sources, which has OWNER+NAME folders), copied, given
 made-up data in place of what it would download, and started from its own folder. What programs
@@ -51,7 +51,8 @@ def main() -> int:
     results = args.work / "results.jsonl"
     known = {row["name"]: row for row in _rows(results)}
     if args.write:
-        _DOCUMENT.write_text(_document([known[p.name] for p in PROGRAMS if p.name in known]))
+        made = _document([known[p.name] for p in PROGRAMS if p.name in known])
+        _DOCUMENT.write_text(made + written_by_hand(_DOCUMENT.read_text()))
         return 0
     for program in PROGRAMS:
         if program.name in args.names or (not args.names and program.name not in known):
@@ -171,6 +172,12 @@ def _document(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def written_by_hand(document: str) -> str:
+    """What follows the table: from the first heading below the title on."""
+    found = re.search(r"^## ", document, re.MULTILINE)
+    return "\n" + document[found.start() :] if found else ""
+
+
 _HEAD = """# Other people's programs
 
 {answered} of the {count} public programs that were run give an estimate; the others end with the
@@ -181,7 +188,7 @@ the data, and the libraries' versions.
 
 CPU-only torch 2.13, the virtual GPU is an H200, three steps and what follows them. One pass over
 the list on {dates}, with peakline at {commits}. The times are wall times on a 2-core machine that
-ten other processes used, imports included; alone, most take 10 to 40 s.
+others used as well, imports included; alone, most take 10 to 40 s.
 
 | Program | Repository, commit | `peakline estimate …` | Peak allocated, reserved | Time |
 |---|---|---|---|---:|"""

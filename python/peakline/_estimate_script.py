@@ -86,12 +86,15 @@ class _Estimate:
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
         from peakline._estimate.longest import LongestFirst
+        from peakline._estimate.step_on import check
         from peakline._estimate.writes import Overlay
         from peakline.virtual_gpu import virtual_gpu
 
         args = self._args
         job.set_environment(args, self._rank)
         try:
+            if args.step_on:
+                check(args.step_on, self._program)
             self._gpu = gpu = virtual_gpu(
                 args.gpu,
                 memory=args.memory,
@@ -128,6 +131,7 @@ class _Estimate:
         from peakline._estimate import deadline, outcome
         from peakline._estimate.epochs import watched_loaders
         from peakline._estimate.step_on import NamedSteps
+        from peakline._estimate.trainers import Trainers
 
         args, between = self._args, None
         with contextlib.ExitStack() as stack:
@@ -136,6 +140,7 @@ class _Estimate:
                 stack.enter_context(named.counted())
                 between = named.look_in_script if named.in_script else None
             stack.enter_context(watched_loaders(self._course.epochs))
+            stack.enter_context(Trainers(self._course.epochs).watched())
             stack.enter_context(self._generation.watched())
             stack.enter_context(self._finders.watched())
             if args.longest_first:
@@ -211,7 +216,7 @@ class _Estimate:
             found |= gpu.times.answer(_C.cost.Profile(args.gpu))
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
-        found["chose_batch"] = bool(self._finders.sentences())
+        found["chose_batch"] = self._finders.searched
         return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
 
 

@@ -10,6 +10,7 @@ import importlib.util
 import operator
 import os
 import runpy
+import symtable
 import sys
 import types
 from collections.abc import Callable
@@ -40,8 +41,27 @@ class Script:
         sys.argv = [path, *args]
         sys.path[0] = str(Path(path).resolve().parent)
 
+    def defines(self, name: str) -> bool:
+        """Whether one of its own statements may give it a global of this name."""
+        try:
+            names = symtable.symtable(self._code.decode(), self._path, "exec")
+            imports_all = any(
+                isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+                for node in ast.walk(ast.parse(self._code))
+            )
+            return imports_all or _is_bound(names, name)
+        except (SyntaxError, ValueError):  # running it tells more
+            return True
+
     def run(self, between: Between | None = None) -> None:
         _execute(self._code, self._path, self._main, between)
+
+
+def _is_bound(names: symtable.SymbolTable, name: str) -> bool:
+    if name not in names.get_identifiers():
+        return False
+    symbol = names.lookup(name)
+    return symbol.is_assigned() or symbol.is_imported()
 
 
 class Module:
@@ -51,6 +71,9 @@ class Module:
         self._name = name
         sys.argv = [name, *args]
         sys.path[0] = os.getcwd()
+
+    def defines(self, name: str) -> bool:
+        return True  # its source need not be there
 
     def run(self, between: Between | None = None) -> None:
         source = None if between is None else self._source()

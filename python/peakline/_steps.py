@@ -195,7 +195,7 @@ class GuessedSteps:
     backward begins.
     """
 
-    MAKER = "whatever changes parameters between two backwards"
+    MAKER = "parameter updates"
 
     def __init__(
         self, steps: Steps, optimizers: FirstOptimizer, roots: Callable[[], list[nn.Module]]

@@ -21,6 +21,8 @@ from peakline._virtual_cuda import _policy
 from peakline.run import Run
 from peakline.track import Tracker, block_failed
 
+_started: list[virtual_gpu] = []  # by start(): one at most
+
 
 class virtual_gpu:
     """Inside the block CUDA devices are virtual; gives a `Run`.
@@ -137,11 +139,20 @@ class virtual_gpu:
         self.stop()
 
     def start(self) -> Run:
-        """As entering the block, for notebooks: what follows is on the virtual GPU until stop()."""
-        return self.__enter__()
+        """As entering the block, for notebooks: what follows is on the virtual GPU until stop().
+
+        One that was started before is stopped: a cell that is run again has lost its name.
+        """
+        while _started:
+            _started[-1].stop()
+        run = self.__enter__()
+        _started.append(self)
+        return run
 
     def stop(self) -> None:
         """torch is as it was before, and the run complete. May be called again."""
+        if self in _started:
+            _started.remove(self)
         self._stack.close()
 
     def label_alive(self) -> None:

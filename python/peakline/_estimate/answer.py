@@ -13,8 +13,8 @@ from peakline.simulate import simulate
 
 _NO_STEPS = "no optimizer made a step, so this is the memory of whatever the script did"
 _GUESSED = (
-    "no optimizer of torch's made a step; a step was taken to be {maker}, and --step-on names "
-    "another"
+    "no optimizer of torch's made a step; a step was taken to be whatever changes parameters "
+    "between two backwards, and --step-on names another"
 )
 _SURVIVED = "memory ran out {times}, and the script went on by itself"
 
@@ -34,7 +34,7 @@ def build(
     if steps.done == 0 and not answer["ooms"]:
         warnings.append(_NO_STEPS)
     if steps.guessed:
-        warnings.append(_GUESSED.format(maker=steps.maker))
+        warnings.append(_GUESSED)
     if answer["ooms"] and answer["fits"]:
         times = "once" if answer["ooms"] == 1 else _C.counted(answer["ooms"], "time")
         warnings.append(_SURVIVED.format(times=times))

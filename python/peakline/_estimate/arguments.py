@@ -14,6 +14,7 @@ from peakline._virtual_cuda import _policy
 
 BAD_USAGE = 2
 _LEAST_MEMORY = 2**20
+_MOST_GIBIBYTES = 8192  # a bare number above was not meant as these
 EXAMPLE = "example: peakline estimate train.py --gpu h100 --memory 40GiB -- --batch-size 8"
 
 
@@ -210,7 +211,8 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(f"'{text}' is no memory at all")
     if size < _LEAST_MEMORY:
         number = text.strip().rstrip("bB")
-        meant = f"{number}GiB" if number.isdigit() else "24GiB"
+        unit = "GiB" if size <= _MOST_GIBIBYTES else "KiB"
+        meant = f"{number}{unit}" if number.isdigit() else "24GiB"
         raise argparse.ArgumentTypeError(f"'{text}' is {size:,} bytes: did you mean {meant}?")
     return size
 

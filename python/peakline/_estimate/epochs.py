@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as torchs
 
@@ -28,6 +29,7 @@ class _Pass:
     has_ended: bool = False
     was_cut: bool = False  # ended before its own end
     trained: bool = False  # a step followed one of its batches
+    without_gradients: bool = False  # its last batch was asked for where nothing can be trained
 
 
 class Epochs:
@@ -47,7 +49,9 @@ class Epochs:
 
     def _asked_for_this_step(self) -> list[_Pass]:
         before = self._steps_done() - 1
-        return [one for one in self._all if one.last_given_after >= before]
+        return [
+            one for one in self._all if one.last_given_after >= before and not one.without_gradients
+        ]
 
     def shorten(self) -> bool:
         """Ends the passes that feed training, and gives later ones a few batches. False: no
@@ -76,6 +80,10 @@ class Epochs:
         """Passes after the first step that no step followed."""
         return sum(one.begun_after > 0 and one.given > 0 and not one.trained for one in self._all)
 
+    def awaits_evaluation(self) -> bool:
+        """The epoch has been shortened, and no evaluation was seen yet."""
+        return self._most is not None and not self.evaluations()
+
     def begin(self, batches: Any) -> None:
         self._passes[batches] = one = _Pass(self._steps_done(), self._most)
         self._all.append(one)
@@ -95,6 +103,7 @@ class Epochs:
             raise
         one.given += 1
         one.last_given_after = self._steps_done()
+        one.without_gradients = not torch.is_grad_enabled()
         return batch
 
 

@@ -16,6 +16,7 @@ from peakline._imports import acting_on
 from peakline._patches import Patches
 from peakline._steps import Steps
 
+_FIND = "find_executable_batch_size"
 _ACCELERATE = ("accelerate.utils.memory", "accelerate.utils", "accelerate")
 _LIGHTNING = tuple(
     f"{package}.{module}"
@@ -28,7 +29,7 @@ class Finders:
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
         self._patches = Patches()
-        self._found: dict[str, int] = {}
+        self._found: dict[str, int | None] = {}  # None: none yet
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
@@ -40,12 +41,20 @@ class Finders:
         finally:
             self._patches.restore()
 
+    @property
+    def searched(self) -> bool:
+        return bool(self._found)
+
     def sentences(self) -> list[str]:
-        return [f"{who} went on with a batch of {batch}" for who, batch in self._found.items()]
+        return [
+            f"{who} found no batch that works"
+            if batch is None
+            else f"{who} went on with a batch of {batch}"
+            for who, batch in self._found.items()
+        ]
 
     def _patch_accelerate(self, module: ModuleType) -> None:
-        name = "find_executable_batch_size"
-        find: Any = getattr(module, name, None)
+        find: Any = getattr(module, _FIND, None)
         if find is None or hasattr(find, "__wrapped__"):
             return
 
@@ -55,13 +64,17 @@ class Finders:
                 return find(None, *args, **kwargs)
             return find(self._noting(function), *args, **kwargs)
 
-        self._patches.set(module, name, finding)
+        self._patches.set(module, _FIND, finding)
 
     def _noting(self, function: Any) -> Any:
         @functools.wraps(function)
         def noting(batch: int, *args: Any, **kwargs: Any) -> Any:
-            self._found["find_executable_batch_size"] = batch
-            return function(batch, *args, **kwargs)
+            self._found[_FIND] = batch
+            try:
+                return function(batch, *args, **kwargs)
+            except Exception:
+                self._found[_FIND] = None  # too large, or the script fails
+                raise
 
         return noting
 

@@ -9,6 +9,11 @@ from typing import Any
 
 ALL_DISTINCT = "all-distinct"
 _MOST_DEVICES = 8
+# What scripts read of a launcher's environment.
+VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+    *("GROUP_RANK", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, size: Callable[[str], int]) -> None:

@@ -12,13 +12,18 @@ import torch
 
 from peakline import _script
 from peakline._ending import SO_FAR, Ending, EpochCut, ScriptExited, caused_by
+from peakline._estimate import job
 from peakline._estimate.course import Course
 
 FITS = 0
 SCRIPT_FAILED = 1
 DOES_NOT_FIT = 3
 
-_FAILED = "the script failed (status {status})" + SO_FAR
+_FAILED = "the script failed (status {status}){hint}" + SO_FAR
+_LAUNCHED = (
+    ": it wants {variable}, which a launcher sets; --world-size N sets it, too, as does `peakline "
+    "estimate torchrun --nproc-per-node N …`"
+)
 _INTERRUPTED = "the script was interrupted" + SO_FAR
 _ENDED = "{why}" + SO_FAR
 
@@ -87,7 +92,14 @@ def _failed(status: int, error: BaseException) -> Outcome:
     if status == 0:
         return Outcome()
     blames_memory = caused_by(error, torch.OutOfMemoryError)
-    return Outcome(status, None, blames_memory, _FAILED.format(status=status), SCRIPT_FAILED)
+    partial = _FAILED.format(status=status, hint=_hint(error))
+    return Outcome(status, None, blames_memory, partial, SCRIPT_FAILED)
+
+
+def _hint(error: BaseException) -> str:
+    """For a script that a launcher should have started."""
+    missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+    return _LAUNCHED.format(variable=missing) if missing in job.VARIABLES else ""
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import inspect
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from peakline._imports import acting_on
 from peakline._patches import Patches
+from peakline._script import Module, Script
 from peakline._steps import Steps
 
 FORWARD = "forward"  # of the outermost module
@@ -24,6 +26,18 @@ _MAIN = "__main__"
 def full_name(given: str) -> str:
     """A bare name is a function of the script itself."""
     return given if given == FORWARD or "." in given else f"{_MAIN}.{given}"
+
+
+def check(name: str, program: Script | Module) -> None:
+    """Before the program runs: a name that cannot be right would let it run for ever."""
+    if name == FORWARD:
+        return
+    first, *rest = name.split(".")
+    if first == _MAIN:
+        if not program.defines(rest[0]):
+            raise ValueError(f"--step-on names {rest[0]}, which the script does not define")
+    elif first not in sys.modules and importlib.util.find_spec(first) is None:
+        raise ValueError(f"--step-on names {name}, and there is no module {first}")
 
 
 class NamedSteps:

@@ -44,6 +44,7 @@ def install(patches: Patches, notes: Notes, engine: Engine, job: Job) -> None:
     module: Any = dist.distributed_c10d
     groups = _Groups(module, notes, job)
     patches.set(module, "_new_process_group_helper", groups.new)
+    patches.set(dist.ProcessGroup, "name", groups.name_of)
     for owner in (module, dist):
         patches.set_where_present(owner, "split_group", _split_group)
     patches.set(sys, "excepthook", sys.excepthook)  # a process group changes it for good
@@ -65,6 +66,7 @@ class _Groups:
     def __init__(self, module: Any, notes: Notes, job: Job) -> None:
         self._module = module
         self._helper = module._new_process_group_helper
+        self._own_name = dist.ProcessGroup.name
         self._notes = notes
         self._job = job
         self.made = False
@@ -119,6 +121,18 @@ class _Groups:
         world.pg_backend_config[group] = str(config)
         if "nccl" in str(config):
             ProcessGroupNCCL.adopt(group._get_backend(torch.device("cuda")), options)
+
+    @property
+    def name_of(self) -> Any:
+        """A group's `name()`: NCCL's where it has that."""
+
+        def name(group: Any) -> str:
+            config = self._module._world.pg_backend_config.get(group, "")
+            backends = [pair.partition(":")[2] for pair in config.split(",")]
+            known = "nccl" if "nccl" in backends else backends[0]
+            return known if self.made and known else str(self._own_name(group))
+
+        return name
 
     def close(self) -> None:
         """A group that only a virtual run knows must not outlive it."""

@@ -14,8 +14,8 @@ from peakline._virtual_cuda._nccl import guessed_bytes
 from peakline._virtual_cuda._rank_kinds import RankKinds
 
 _NCCL = (
-    "{communicators} (of {sizes} ranks) {are} counted with {each} each{guessed}, outside of "
-    "torch's allocator: {total} in all; --nccl-memory changes it"
+    "{communicators} (of {sizes} ranks) {are} counted with {each}{guessed}, outside of torch's "
+    "allocator{total}; --nccl-memory changes it"
 )
 _IMBALANCE = (
     "tokens are dealt to experts evenly, and {factor:g} times the average to those of this rank; "
@@ -86,11 +86,13 @@ class Job:
         found = []
         if self.communicators and self.world_size > 1:
             sizes = ", ".join(map(str, dict.fromkeys(self.communicators)))
-            texts = {"each": _C.format_size(each), "total": _C.format_size(total)}
-            texts["guessed"] = " (guessed: a ring's buffers)" if guessed else ""
             count = len(self.communicators)
-            texts["communicators"] = _C.counted(count, "NCCL communicator")
-            texts["are"] = "is" if count == 1 else "are"
+            texts = {"communicators": _C.counted(count, "NCCL communicator")}
+            texts |= {"are": "is", "each": _C.format_size(each), "total": ""}
+            if count > 1:
+                texts |= {"are": "are", "each": f"{texts['each']} each"}
+                texts["total"] = f": {_C.format_size(total)} in all"
+            texts["guessed"] = " (guessed: a ring's buffers)" if guessed else ""
             found.append(_NCCL.format(sizes=sizes, **texts))
         if self.routed:
             found.append(_IMBALANCE.format(factor=self.routing_imbalance))

@@ -77,10 +77,15 @@ def _settings(self: Any) -> Options:
     return _options.get(id(self)) or Options()
 
 
+def _name(self: Any) -> str:
+    return "nccl" if isinstance(self, ProcessGroupNCCL) else str(native.Backend.name(self))
+
+
 _options: dict[int, Options] = {}  # by backend; those are kept
 
 # Methods of NCCL's groups that torch's fake ones lack, or answer with an error.
 _METHODS: dict[str, Any] = {
+    "name": _name,
     "_set_default_timeout": _nothing,
     "_add_ephemeral_timeout": _nothing,
     "_verify_work_timeout": lambda self, work, timeout: True,

@@ -30,7 +30,8 @@ def install(patches: Patches, notes: Notes) -> None:
         *rest: Any,
         **kwargs: Any,
     ) -> _Finished | None:
-        notes.add(_NOTE.format(count=nprocs))
+        if nprocs > 1:
+            notes.add(_NOTE.format(count=nprocs))
         rank = int(os.environ.get("LOCAL_RANK", "0"))
         fn(rank if rank < nprocs else 0, *args)
         return None if join else _Finished()

@@ -44,6 +44,15 @@ def test_it_counts_against_the_gpu_but_not_against_a_limit() -> None:
     assert "guessed" not in limited["warnings"][0]
 
 
+def test_one_communicator_is_told_of_without_a_sum() -> None:
+    made = Job()
+    made.world_size = 4
+    made.add_communicator((0, 1, 2, 3))
+    (sentence,) = made.complete(answer(), 0, 6, 100)["warnings"]
+    assert sentence.startswith("1 NCCL communicator (of 4 ranks) is counted with 6 B, outside")
+    assert "in all" not in sentence
+
+
 def test_what_fits_by_itself_and_not_with_nccl_is_said_not_to_fit() -> None:
     found = job().complete(answer(ooms=0), 0, 6, None)
     assert "does not fit: 2 B too little" in text(found)

@@ -109,3 +109,17 @@ def test_a_wrong_line_is_one_sentence(
     out = capsys.readouterr().out
     assert said in out
     assert "Traceback" not in out
+
+
+def test_a_cell_that_is_run_again_starts_a_new_virtual_gpu(shell: Any) -> None:
+    cell = "gpu = peakline.virtual_gpu(); run = gpu.start(); x = torch.ones(1024, device='cuda')"
+    shell.run_cell("import peakline, torch")
+    try:
+        first = shell.run_cell(cell)
+        second = shell.run_cell(cell)
+        assert first.success
+        assert second.success
+        assert shell.run_cell("run.peak('cuda:0').bytes").result == 4096
+    finally:
+        shell.run_cell("gpu.stop()")
+    assert not torch.cuda.is_available()

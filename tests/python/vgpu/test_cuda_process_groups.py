@@ -72,6 +72,27 @@ def test_the_backend_is_the_one_that_was_asked_for(asked: str, method: str | Non
     assert not Path("/tmp/peakline-no-such-file").exists()
 
 
+# As on a machine with an H200 and torch 2.11.
+@pytest.mark.parametrize(
+    ("given", "backend", "config", "name"),
+    [
+        ({}, "undefined", "cuda:nccl", "nccl"),
+        ({"device_id": 1}, "nccl", "cuda:nccl", "nccl"),
+        ({"backend": "nccl"}, "nccl", "cuda:nccl", "nccl"),
+        ({"backend": "cpu:gloo,cuda:nccl"},) + ("cpu:gloo,cuda:nccl",) * 2 + ("nccl",),
+    ],
+)
+@pytest.mark.usefixtures("rank_1_of_4")
+def test_a_group_is_called_as_on_a_machine_with_gpus(
+    given: dict[str, Any], backend: str, config: str, name: str
+) -> None:
+    options = given | ({"device_id": torch.device("cuda:1")} if "device_id" in given else {})
+    dist.init_process_group(**options)
+    world: Any = dist.group.WORLD
+    assert (dist.get_backend(), dist.get_backend_config()) == (backend, config)
+    assert (world.name(), world._get_backend(torch.device("cuda")).name()) == (name, name)
+
+
 @pytest.mark.usefixtures("rank_1_of_4")
 def test_ncclgroups_and_their_options_are_there() -> None:
     options = dist.ProcessGroupNCCL.Options(is_high_priority_stream=True)

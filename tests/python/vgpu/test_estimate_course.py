@@ -56,6 +56,15 @@ def test_evaluation_after_the_steps_is_in_the_peak(
     assert not [text for text in short["warnings"] if "not seen" in text]
 
 
+def test_an_evaluation_that_takes_exactly_its_batches_is_seen_to_be_one(
+    folder: Path, answer: Answer
+) -> None:
+    source = EPOCHS.replace("for x, y in test:", "for _, (x, y) in zip(range(2), test):")
+    write(folder, "epochs.py", source.format(epochs=2, options=""))
+    found = answer("epochs.py")
+    assert not [text for text in found["warnings"] if "not seen" in text]
+
+
 def test_the_epoch_ends_evaluation_and_save_run_and_the_next_epoch_ends_the_script(
     folder: Path, estimate: Estimate
 ) -> None:
@@ -228,6 +237,7 @@ def test_steps_of_an_optimizer_that_torch_does_not_know_are_guessed_and_the_gues
     done = estimate("own.py")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("step") == 3
+    assert "3 steps of parameter updates in" in done.stdout.splitlines()[0]
     assert "no optimizer of torch's made a step" in done.stdout
     assert "--step-on" in done.stdout
 
@@ -271,6 +281,31 @@ def test_step_on_something_that_is_never_called_is_said(folder: Path, answer: An
     write(folder, "infer.py", "import helper, torch\ntorch.zeros(9, device='cuda')\n")
     found = answer("infer.py", "--step-on", "helper.missing")
     assert any("was never called" in text for text in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nowhere.Trainer.step", "names nowhere.Trainer.step, and there is no module nowhere"),
+        ("Trainee.step", "there is no module Trainee"),
+        ("__main__.Trainee.step", "names Trainee, which the script does not define"),
+        ("train_step", "names train_step, which the script does not define"),
+    ],
+)
+def test_step_on_something_that_cannot_be_is_refused_before_the_script_runs(
+    folder: Path, estimate: Estimate, name: str, sentence: str
+) -> None:
+    write(folder, "own.py", OWN_OPTIMIZER)
+    done = estimate("own.py", "--step-on", name)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "step 0" not in done.stderr
+
+
+def test_step_on_finds_what_a_star_brings(folder: Path, estimate: Estimate) -> None:
+    write(folder, "helper.py", "import torch\ndef go():\n    torch.zeros(9, device='cuda')\n")
+    write(folder, "infer.py", "from helper import *\nfor _ in range(9):\n    go()\n")
+    assert "3 steps of __main__.go" in estimate("infer.py", "--step-on", "go").stdout
 
 
 WRAPPED = """

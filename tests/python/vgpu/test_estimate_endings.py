@@ -267,7 +267,9 @@ def test_an_unrelated_failure_after_a_survived_oom_is_the_scripts(
     assert estimate("find.py", "--memory", "128MiB", "--steps", "all").returncode == 1
 
 
-@pytest.mark.parametrize(("given", "question"), [("24", "24GiB?"), ("1000KiB", "24GiB?")])
+@pytest.mark.parametrize(
+    ("given", "question"), [("24", "24GiB?"), ("1000KiB", "24GiB?"), ("1000000", "1000000KiB?")]
+)
 def test_memory_below_a_mebibyte_is_refused_with_a_question(
     folder: Path, estimate: Estimate, given: str, question: str
 ) -> None:

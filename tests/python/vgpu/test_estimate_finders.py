@@ -76,6 +76,28 @@ def test_the_batch_that_accelerate_goes_on_with_is_named(folder: Path, answer: A
     assert said == ["find_executable_batch_size went on with a batch of 8192"]
 
 
+def test_a_search_that_ends_without_a_batch_does_not_name_one(
+    folder: Path, estimate: Estimate
+) -> None:
+    source = """
+        import torch
+        from accelerate.utils import find_executable_batch_size
+
+        def train(batch):
+            if batch == 0:
+                raise RuntimeError("No executable batch size found, reached zero.")
+            torch.zeros(2**30, device="cuda")
+
+        find_executable_batch_size(train, starting_batch_size=4)()
+    """
+    write(folder, "finds.py", source)
+    done = estimate("finds.py", "--memory", "256MiB", "--json", "-")
+    assert done.returncode == 3
+    found = json.loads(done.stdout)
+    said = [line for line in found["warnings"] if line.startswith("find_executable_batch_size")]
+    assert said == ["find_executable_batch_size found no batch that works"]
+
+
 def test_trials_of_lightning_s_finder_are_no_steps(folder: Path, answer: Answer) -> None:
     scaling = """
         from training import train

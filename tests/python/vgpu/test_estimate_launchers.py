@@ -115,6 +115,39 @@ def test_spawn_runs_the_rank_that_was_asked_for(folder: Path, answer: Answer) ->
     assert found["world_size"] == 4
 
 
+def test_one_process_that_is_spawned_is_all_of_them(folder: Path, answer: Answer) -> None:
+    source = """
+        import torch
+        import torch.multiprocessing as mp
+
+        def work(rank):
+            torch.zeros(1024, device="cuda")
+
+        if __name__ == "__main__":
+            mp.spawn(work, nprocs=1)
+    """
+    write(folder, "spawns.py", source)
+    assert not [line for line in answer("spawns.py")["warnings"] if "processes" in line]
+
+
+def test_a_script_that_wants_a_launcher_is_told_of_world_size(
+    folder: Path, estimate: Estimate
+) -> None:
+    source = """
+        import os
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("nccl")
+        torch.zeros(1024, device=int(os.environ["LOCAL_RANK"]))
+    """
+    write(folder, "launched.py", source)
+    alone = estimate("launched.py")
+    assert alone.returncode == 1
+    assert "it wants LOCAL_RANK, which a launcher sets; --world-size N" in alone.stderr
+    assert estimate("launched.py", "--world-size", "4").returncode == 0
+
+
 def test_a_module_runs_with_its_own_arguments(folder: Path, estimate: Estimate) -> None:
     (folder / "package").mkdir()
     write(folder, "package/__init__.py", "")
