@@ -1,6 +1,6 @@
 # mypy: disable-error-code="no-untyped-call,attr-defined,no-any-return"
 """Architectures that no rule was made with: a training step of fifteen, and generation of three
-models with three kinds of caches. Needs transformers.
+models with three kinds of caches, and of one with a quantised one. Needs transformers.
 
 Predicted without a GPU before any of them was measured.
 """
@@ -85,6 +85,14 @@ GENERATED = {
     "qwen2": ("qwen2", WIDE),
 }
 CACHES = ("dynamic", "static", "offloaded")
+QUANTISED = {  # keys and values in four bits, all but the last tokens; needs the package hqq
+    "backend": "hqq",
+    "nbits": 4,
+    "axis_key": 1,
+    "axis_value": 1,
+    "q_group_size": 64,
+    "residual_length": 128,
+}
 
 
 def _built(kind: str, settings: dict[str, Any], head: str, device: str, dtype: torch.dtype) -> Any:
@@ -153,6 +161,8 @@ def generating(kind: str, settings: dict[str, Any], cache: str) -> Callable[[str
                     min_new_tokens=32,
                     do_sample=False,
                     cache_implementation=None if cache == "dynamic" else cache,
+                    # A fresh one each time: generate takes "backend" out of it.
+                    cache_config=dict(QUANTISED) if cache == "quantized" else None,
                     disable_compile=True,
                 )
 
@@ -166,3 +176,4 @@ for _name, _trained in TRAINED.items():
 for _name, (_kind, _settings) in GENERATED.items():
     for _cache in CACHES:
         MODELS[f"{_name}_generate_{_cache}"] = generating(_kind, _settings, _cache)
+MODELS["llama_generate_quantized"] = generating(*GENERATED["llama"], "quantized")
