@@ -1,6 +1,6 @@
 """What a search of `peakline fit` costs beside one estimate.
 
-python benchmarks/fit_search.py [SCRIPT] [--vary batch=1..64] [-- script arguments]
+python benchmarks/fit_search.py [SCRIPT] [--vary NAME=A..B]… [-- script arguments]
 
 Prints CPU seconds: of one `peakline estimate`, of the script's own lines in it (torch and
 libraries imported already), and of a whole search. The search should take at most one estimate and
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "llama.py"
+USUAL = ["--size", "1b", "--checkpoint", "--length", "1024"]
 
 
 def cpu_seconds(command: list[str], cache: str) -> tuple[float, str]:
@@ -30,23 +32,30 @@ def cpu_seconds(command: list[str], cache: str) -> tuple[float, str]:
     return used, done.stdout
 
 
+def with_first_value(vary: str) -> list[str]:
+    """How a script is given the smallest value: batch=1..64 is --batch 1."""
+    name, _, values = vary.partition("=")
+    return [f"--{name}", re.split(r"\.\.|,", values)[0]]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("script", nargs="?", default=str(EXAMPLE))
-    parser.add_argument("--vary", default="batch=1..64")
+    parser.add_argument("--vary", action="append", help="default: batch=1..32")
     parser.add_argument("--memory", default="24GiB")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = parser.parse_args(sys.argv[1:at])
-    usual = ["--size", "1b", "--checkpoint"] if args.script == str(EXAMPLE) else []
-    words = sys.argv[at + 1 :] or usual
-    name = args.vary.partition("=")[0]
+    words = sys.argv[at + 1 :] or (USUAL if args.script == str(EXAMPLE) else [])
+    vary = args.vary or ["batch=1..32"]  # nine tries
+    smallest = [word for one in vary for word in with_first_value(one)]
     python = [sys.executable, "-m"]
     flags = [args.script, "--memory", args.memory]
     with tempfile.TemporaryDirectory() as cache:
         imports, _ = cpu_seconds([sys.executable, "-c", "import peakline, torch"], cache)
-        one = [*python, "peakline._estimate_script", *flags, "--", *words, f"--{name}", "1"]
+        one = [*python, "peakline._estimate_script", *flags, "--", *words, *smallest]
         estimate, _ = cpu_seconds(one, cache)
-        search = [*python, "peakline._fit_script", *flags, "--vary", args.vary, "--json", "-"]
+        search = [*python, "peakline._fit_script", *flags, "--json", "-"]
+        search += [f"--vary={one}" for one in vary]
         whole, told = cpu_seconds([*search, "--", *words], cache)
     tries = len(json.loads(told)["tries"])
     body = estimate - imports

@@ -91,9 +91,7 @@ class _Search:
         def ask(wanted: Sequence[int]) -> list[Try]:
             points = [{variable.name: value, **others} for value in wanted]
             answers = self._ask(points)
-            return [
-                Try(fits(one), one["peak_allocated"], one["memory_limit"] or 0) for one in answers
-            ]
+            return [Try(fits(one), one["peak_allocated"], _room(one)) for one in answers]
 
         return largest(values, ask, self._orders.jobs)
 
@@ -126,6 +124,10 @@ class _Search:
         answer["remembered"] = self._tries.recalled
         answer["exceptions"] = [{"does_not_fit": a, "fits": b} for a, b in exceptions]
         return answer
+
+
+def _room(answer: Answer) -> int:
+    return max(0, (answer["memory_limit"] or 0) - answer["peak_reserved"])
 
 
 def _key(values: Values) -> str:

@@ -68,7 +68,8 @@ def _try(fn: Callable[[int], Any], value: int, gpu: str | os.PathLike[str], limi
     with virtual_gpu(gpu, memory=limit):
         with contextlib.redirect_stdout(io.StringIO()):
             fits = _survives(fn, value)
-        return Try(fits, torch.cuda.max_memory_allocated() if fits else 0, limit)
+        need = torch.cuda.max_memory_allocated() if fits else 0
+        return Try(fits, need, limit - torch.cuda.max_memory_reserved())
 
 
 def _survives(fn: Callable[[int], Any], value: int) -> bool:

@@ -17,7 +17,7 @@ def search(
 
     def ask(wanted: Sequence[int]) -> list[Try]:
         asked.extend(wanted)
-        return [Try(fits(value), value * need, 1000) for value in wanted]
+        return [Try(fits(value), value * need, 1000 - value * need) for value in wanted]
 
     return largest(values, ask, jobs), asked
 
@@ -35,6 +35,23 @@ def test_memory_that_grows_in_a_straight_line_takes_five_tries() -> None:
     found, asked = search(lambda value: value * 10 <= 1000, range(1, 513))
     assert found.value == 100
     assert asked == [1, 2, 100, 101, 104]
+
+
+def test_a_gap_between_allocated_and_reserved_does_not_lead_the_search_astray() -> None:
+    """As a step that is mostly its optimizer's at small batches, with 3 GiB of fragments."""
+    asked: list[int] = []
+
+    def ask(wanted: Sequence[int]) -> list[Try]:
+        asked.extend(wanted)
+        found = []
+        for batch in wanted:
+            allocated = max(14020 + 250 * batch, 8500 + 1050 * batch)
+            reserved = allocated + 3000
+            found.append(Try(reserved <= 24000, allocated, 24000 - reserved))
+        return found
+
+    assert largest(range(1, 65), ask).value == 11
+    assert len(asked) <= 9, asked
 
 
 def test_nothing_fits_is_known_after_one_try() -> None:

@@ -17,7 +17,7 @@ _CLOSE = 8  # kernels like multiples of it: the likeliest to fit where a smaller
 class Try:
     fits: bool
     need: int = 0  # bytes allocated, which grow more evenly than those reserved; 0: not known
-    limit: int = 0  # bytes that there are; 0: not known
+    room: int = 0  # bytes that could be reserved besides
 
 
 Ask = Callable[[Sequence[int]], Sequence[Try]]  # all of them, perhaps at once
@@ -72,7 +72,7 @@ class _Search:
     def _narrow(self) -> None:
         width, astray = self._high - self._low, 0
         while self._high - self._low > 1:
-            self._try(self._points(self._guess(astray == 0) if astray < _ASTRAY else None))
+            self._try(self._points(self._guess() if astray < _ASTRAY else None))
             astray += 1
             if self._high - self._low <= width // 2:
                 width, astray = self._high - self._low, 0
@@ -110,8 +110,11 @@ class _Search:
             points = {guess} if self._jobs == 1 else points
         return sorted(point for point in points if self._low < point < self._high)[: self._jobs + 1]
 
-    def _guess(self, first: bool) -> int | None:
-        """Where a straight line through the two largest tries that fit meets the limit."""
+    def _guess(self) -> int | None:
+        """Where a straight line through the two largest tries that fit leaves no room.
+
+        None: the line leads beyond what was seen not to fit, or nowhere.
+        """
         known = sorted(
             (value, one) for value, one in self._found.tries.items() if one.fits and one.need
         )
@@ -121,11 +124,9 @@ class _Search:
         slope = (larger.need - smaller.need) / (v2 - v1)
         if slope <= 0:
             return None
-        wanted = v2 + (larger.limit - larger.need) / slope
+        wanted = v2 + larger.room / slope
         if self._high < len(self._values) and wanted >= self._values[self._high]:
-            # It grows by more than a straight line. The limit is near, unless that was tried.
-            near = self._low + max(1, (self._high - self._low) * 7 // 8)
-            return near if first else None
+            return None
         return self._last_up_to(wanted)
 
     def _last_up_to(self, wanted: float) -> int:
