@@ -127,7 +127,7 @@ class _Search:
 
 
 def _room(answer: Answer) -> int:
-    return max(0, (answer["memory_limit"] or 0) - answer["peak_reserved"])
+    return max(0, int(answer["memory_limit"] or 0) - int(answer["peak_reserved"]))
 
 
 def _key(values: Values) -> str:
