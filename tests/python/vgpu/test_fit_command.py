@@ -120,6 +120,67 @@ def test_a_margin_stays_free(fit: Fit) -> None:
     assert less["peak_reserved"] <= 0.8 * 256 * 2**20
 
 
+def test_a_result_that_is_not_monotonic_is_said(fit: Fit, tmp_path: Path) -> None:
+    """Multiples of 8 take half as much as what lies between them."""
+    rows = "args.batch_size * (1 if args.batch_size % 8 == 0 else 2) * 64"
+    write(tmp_path, "odd.py", TRAIN.replace("args.batch_size * args.length", rows))
+    done = fit("odd.py", "--memory", "256MiB", "--vary", "batch-size=1..512")
+    assert done.returncode == 0, done.stderr
+    value = int(done.stdout.split()[1])
+    assert value % 8 == 0
+    assert f"does not fit, and {value} does." in done.stdout
+    assert "Not monotonic:" in done.stdout
+
+
+def test_batches_are_tried_with_the_longest_examples(fit: Fit, tmp_path: Path) -> None:
+    source = """
+        import argparse
+        import torch
+        from torch import nn
+        from torch.utils.data import DataLoader
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch-size", type=int)
+        args = parser.parse_args()
+        examples = [torch.zeros(8, 256)] * 400 + [torch.zeros(512, 256)] * 100
+        model = nn.Linear(256, 1024).cuda()
+        optimizer = torch.optim.SGD(model.parameters())
+        for rows in DataLoader(examples, args.batch_size, collate_fn=torch.cat):
+            model(rows.cuda()).sum().backward()
+            optimizer.step()
+    """
+    write(tmp_path, "ragged.py", source)
+    flags = ["ragged.py", "--memory", "128MiB", "--vary", "batch-size=1..64", "--json", "-"]
+    longest, usual = answer(fit(*flags)), answer(fit(*flags, "--as-they-come"))
+    assert usual["value"] == 64
+    assert longest["value"] < 64
+
+
+def test_every_distinct_rank_has_to_fit(fit: Fit, tmp_path: Path) -> None:
+    source = """
+        import argparse
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--batch-size", type=int)
+        args = parser.parse_args()
+        dist.init_process_group("nccl")
+        layers = 8 if dist.get_rank() else 1
+        model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(layers))).cuda()
+        optimizer = torch.optim.SGD(model.parameters())
+        for _ in range(3):
+            model(torch.zeros(args.batch_size, 256, device="cuda")).sum().backward()
+            optimizer.step()
+    """
+    write(tmp_path, "stages.py", source)
+    flags = ["stages.py", "--memory", "256MiB", "--vary", "batch-size=1..65536", "--json", "-"]
+    first = answer(fit(*flags, "--world-size", "2"))
+    both = answer(fit(*flags, "--world-size", "2", "--ranks", "all-distinct"))
+    assert both["value"] < first["value"]
+
+
 def test_nothing_fits_ends_with_3(fit: Fit) -> None:
     done = fit("train.py", "--memory", "2MiB", "--vary", "batch-size=4..16")
     assert done.returncode == 3
@@ -223,6 +284,9 @@ def test_a_function_is_fitted_from_python() -> None:
     assert int(found) == found.value
     assert found.tries[found.value]
     assert not found.tries[found.value + 1]
+    less = peakline.fit(train, memory="256MiB", low=1, high=100_000, margin=0.2)
+    assert less.value is not None
+    assert less.value < 0.85 * found.value
 
 
 def test_a_function_s_own_error_is_its_caller_s() -> None:
