@@ -66,6 +66,45 @@ def test_what_fits_again_above_is_found_and_said() -> None:
     assert found.exceptions == [(101, 104)]
 
 
+def test_a_value_in_eight_that_fits_is_found_without_trying_all() -> None:
+    """As a program that pads odd batches to twice their size."""
+
+    def need(value: int) -> int:
+        return value if value % 8 == 0 else 2 * value
+
+    asked: list[int] = []
+
+    def ask(wanted: Sequence[int]) -> list[Try]:
+        asked.extend(wanted)
+        return [Try(need(value) <= 300, need(value), 300 - need(value)) for value in wanted]
+
+    found = largest(range(1, 513), ask)
+    assert found.value == 296
+    assert len(asked) < 20, asked
+
+
+def test_a_gap_in_what_fits_ends_between_two_multiples() -> None:
+    found, asked = search(lambda value: value <= 90 and value not in (50, 51), range(1, 513), 1, 11)
+    assert found.value == 90
+    assert len(asked) < 20, asked
+
+
+def test_a_range_of_a_thousand_million_is_searched_at_once() -> None:
+    found, _ = search(lambda value: value <= 100, range(1, 10**9))
+    assert found.value == 100
+
+
+def test_memory_that_grows_with_the_square_takes_little_more_than_bisection() -> None:
+    asked: list[int] = []
+
+    def ask(wanted: Sequence[int]) -> list[Try]:
+        asked.extend(wanted)
+        return [Try(value**2 <= 10**9, value**2, 10**9 - value**2) for value in wanted]
+
+    assert largest(range(1, 65537), ask).value == 31622
+    assert len(asked) <= 16 + 6, asked
+
+
 def test_a_list_of_values_is_searched_as_a_range_is() -> None:
     found, _ = search(lambda value: value <= 100, [1, 16, 64, 128, 256])
     assert found.value == 64

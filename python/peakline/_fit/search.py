@@ -1,15 +1,16 @@
 """Finds the largest value that fits, in few tries.
 
 What a step needs grows nearly in a straight line with its batch. So two tries that fit say where
-the limit is met, and bisection takes over where they do not.
+no room is left, and bisection takes over where they do not.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-_ASTRAY = 3  # tries by the straight line that did not halve what is left; then bisection
+_ASTRAY = 4  # guesses that did not halve what is left; then bisection alone
 _CLOSE = 8  # kernels like multiples of it: the likeliest to fit where a smaller value did not
 
 
@@ -40,65 +41,84 @@ class Found:
 
 
 def largest(values: Sequence[int], ask: Ask, jobs: int = 1) -> Found:
-    """`values` ascend. Asks for up to `jobs` of them at a time."""
-    return _Search(values, ask, max(1, jobs)).run()
+    """`values` ascend. Asks for up to `jobs` of them at a time, and for none twice.
+
+    What fits need not be everything below what does not. So one more value is tried above that.
+    Where it fits, the search goes on: among the multiples of 8, and then between two of them.
+    """
+    tries: dict[int, Try] = {}
+    value = _Search(values, ask, jobs, tries).run()
+    close = None if value is None else _close_above(value, values, tries)
+    if close is not None:
+        multiples = _multiples(values, close)
+        if _Search(multiples, ask, jobs, tries).run() is not None:
+            value = _Search(values, ask, jobs, tries).run()
+    return Found(value, tries)
+
+
+def _close_above(value: int, values: Sequence[int], tries: dict[int, Try]) -> int | None:
+    """The first multiple of 8 above the smallest that does not fit, if it was not tried."""
+    failed = [other for other in tries if other > value]
+    if not failed:
+        return None
+    after = bisect_right(values, min(failed))
+    near = [other for other in values[after : after + _CLOSE] if other % _CLOSE == 0]
+    return near[0] if near and near[0] not in tries else None
+
+
+def _multiples(values: Sequence[int], first: int) -> Sequence[int]:
+    """Those of 8 from `first`, which is one, to the end."""
+    from_first = values[bisect_left(values, first) :]
+    if isinstance(from_first, range):
+        return from_first[::_CLOSE]
+    return [value for value in from_first if value % _CLOSE == 0]
 
 
 class _Search:
-    """The answer lies in [low, high): `low` fits, `high` does not."""
+    """The answer lies in [low, high): `low` fits, `high` does not. What `tries` has is known."""
 
-    def __init__(self, values: Sequence[int], ask: Ask, jobs: int) -> None:
+    def __init__(self, values: Sequence[int], ask: Ask, jobs: int, tries: dict[int, Try]) -> None:
         self._values = values
         self._ask = ask
-        self._jobs = jobs
-        self._found = Found()
-        self._low = -1
-        self._high = len(values)
+        self._jobs = max(1, jobs)
+        self._tries = tries
+        self._look()
 
-    def run(self) -> Found:
-        self._try([0])
+    def run(self) -> int | None:
+        if self._low < 0 < self._high:
+            self._try([0])
         if self._low < 0:
-            return self._found
-        while True:
-            self._narrow()
-            self._found.value = self._values[self._low]
-            beyond = self._beyond()
-            if beyond is None:
-                return self._found
-            self._try([beyond])
-            if self._low < beyond:
-                return self._found
+            return None
+        self._narrow()
+        return self._values[self._low]
 
     def _narrow(self) -> None:
         width, astray = self._high - self._low, 0
         while self._high - self._low > 1:
             self._try(self._points(self._guess() if astray < _ASTRAY else None))
-            astray += 1
-            if self._high - self._low <= width // 2:
-                width, astray = self._high - self._low, 0
+            astray += self._high - self._low > width // 2
+            width = self._high - self._low
 
     def _try(self, indices: Sequence[int]) -> None:
         wanted = [self._values[index] for index in indices]
-        for value, one in zip(wanted, self._ask(wanted), strict=True):
-            self._found.tries[value] = one
-        tried = {
-            index: self._found.tries[value] for index, value in zip(indices, wanted, strict=True)
-        }
-        for index in sorted(tried):
-            if tried[index].fits and index > self._low:
-                self._low = index
-        failed = [index for index in tried if not tried[index].fits and index > self._low]
-        before = self._high if self._high > self._low else self._end()
-        self._high = min([*failed, before])
+        self._tries.update(zip(wanted, self._ask(wanted), strict=True))
+        self._look()
 
-    def _end(self) -> int:
-        """The smallest index above `low` that was seen not to fit."""
-        over = [
-            index
-            for index in range(self._low + 1, len(self._values))
-            if not self._found.tries.get(self._values[index], Try(True)).fits
-        ]
-        return over[0] if over else len(self._values)
+    def _look(self) -> None:
+        """Of what is known, the largest that fits, and the smallest above it that does not."""
+        known = self._known()
+        self._low = max((index for index, one in known.items() if one.fits), default=-1)
+        over = [index for index in known if index > self._low]
+        self._high = min(over, default=len(self._values))
+
+    def _known(self) -> dict[int, Try]:
+        """The tries of these values, in their order."""
+        found = {}
+        for value in sorted(self._tries):
+            index = bisect_left(self._values, value)
+            if index < len(self._values) and self._values[index] == value:
+                found[index] = self._tries[value]
+        return found
 
     def _points(self, guess: int | None) -> list[int]:
         inside = self._high - self._low - 1
@@ -115,13 +135,16 @@ class _Search:
 
         None: the line leads beyond what was seen not to fit, or nowhere.
         """
-        known = sorted(
-            (value, one) for value, one in self._found.tries.items() if one.fits and one.need
-        )
+        known = [
+            (self._values[index], one)
+            for index, one in self._known().items()
+            if one.fits and one.need
+        ]
         if len(known) < 2:
             return min(self._low + max(1, self._low + 1), self._high - 1)
         (v1, smaller), (v2, larger) = known[-2:]
-        slope = (larger.need - smaller.need) / (v2 - v1)
+        # The faster of both: reserved memory meets the limit, but may shrink from one to the next.
+        slope = max(larger.need - smaller.need, smaller.room - larger.room) / (v2 - v1)
         if slope <= 0:
             return None
         wanted = v2 + larger.room / slope
@@ -135,11 +158,3 @@ class _Search:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._values[middle] <= wanted else (low, middle - 1)
         return low
-
-    def _beyond(self) -> int | None:
-        """One value above the smallest that does not fit: what fits need not be all below it."""
-        for index in range(self._high + 1, min(self._high + 1 + _CLOSE, len(self._values))):
-            value = self._values[index]
-            if value not in self._found.tries and value % _CLOSE == 0:
-                return index
-        return None

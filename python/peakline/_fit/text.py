@@ -10,14 +10,21 @@ from peakline.run import format_size
 
 def of_fit(answer: dict[str, Any]) -> str:
     lines = _frontier(answer) if answer.get("frontier") is not None else _one(answer)
-    for exception in answer["exceptions"]:
-        without, fits = exception["does_not_fit"], exception["fits"]
-        lines.append(f"Not monotonic: {without} does not fit, and {fits} does.")
+    lines += _exceptions(answer["exceptions"])
     tried = _C.counted(len(answer["tries"]), "value") + " tried"
     if answer["remembered"]:
         tried += f", {answer['remembered']} of them remembered from an earlier search"
     lines.append(tried + ".")
     return "\n".join(lines) + "\n"
+
+
+def _exceptions(found: list[dict[str, int]]) -> list[str]:
+    if not found:
+        return []
+    without, fits = found[0]["does_not_fit"], found[0]["fits"]
+    text = f"Not monotonic: {without} does not fit, and {fits} does"
+    others = len(found) - 1
+    return [text + (f"; {_C.counted(others, 'more case')} of that kind." if others else ".")]
 
 
 def _limit(answer: dict[str, Any]) -> str:

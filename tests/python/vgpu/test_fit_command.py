@@ -128,8 +128,7 @@ def test_a_result_that_is_not_monotonic_is_said(fit: Fit, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     value = int(done.stdout.split()[1])
     assert value % 8 == 0
-    assert f"does not fit, and {value} does." in done.stdout
-    assert "Not monotonic:" in done.stdout
+    assert done.stdout.count("Not monotonic: ") == 1
 
 
 def test_batches_are_tried_with_the_longest_examples(fit: Fit, tmp_path: Path) -> None:
@@ -162,16 +161,23 @@ def test_every_distinct_rank_has_to_fit(fit: Fit, tmp_path: Path) -> None:
         import torch
         import torch.distributed as dist
         from torch import nn
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
         parser = argparse.ArgumentParser()
         parser.add_argument("--batch-size", type=int)
         args = parser.parse_args()
-        dist.init_process_group("nccl")
-        layers = 8 if dist.get_rank() else 1
-        model = nn.Sequential(*(nn.Linear(256, 256) for _ in range(layers))).cuda()
-        optimizer = torch.optim.SGD(model.parameters())
+        dist.init_process_group()
+        rank = dist.get_rank()
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
+        part = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8 if rank else 1))).to(device)
+        given = torch.zeros(args.batch_size, 256, device=device, requires_grad=rank > 0)
+        stage = PipelineStage(part, rank, 2, device, input_args=(given,), output_args=(given,))
+        schedule = ScheduleGPipe(stage, 1, loss_fn=lambda y, t: (y - t).square().mean())
+        optimizer = torch.optim.SGD(part.parameters())
         for _ in range(3):
-            model(torch.zeros(args.batch_size, 256, device="cuda")).sum().backward()
+            x = torch.zeros(args.batch_size, 256, device=device)
+            schedule.step(*([] if rank else [x]), **({"target": x} if rank else {}))
             optimizer.step()
     """
     write(tmp_path, "stages.py", source)
