@@ -254,7 +254,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
     elif args.json:
         Path(args.json).write_text(json.dumps(found) + "\n")
     if args.json != "-":
-        what = args.script or f"-m {args.module}"
+        what = args.hf or args.script or f"-m {args.module}"
         print(_C.estimate_text(json.dumps(found), what, seconds), end="")
         print(generation.line(found), host.line(found), sep="", end="")
     return status if found["fits"] else outcome.DOES_NOT_FIT

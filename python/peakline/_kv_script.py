@@ -161,10 +161,10 @@ def _told(found: Serving, answer: dict[str, Any], args: argparse.Namespace) -> d
 
 
 def _text(told: dict[str, Any]) -> str:
-    each = " on each GPU" if told["tp"] > 1 else ""
+    gpus = f"each of {told['tp']} GPUs ({told['gpu']})" if told["tp"] > 1 else told["gpu"]
     return (
-        f"{told['requests']:,} requests of {told['length']:,} tokens fit "
-        f"{format_size(told['memory_limit'])} on {told['gpu']}{each}.\n"
+        f"{_C.counted(told['requests'], 'request')} of {told['length']:,} tokens fit "
+        f"{format_size(told['memory_limit'])} on {gpus}.\n"
         f"  weights      {format_size(told['weights']):>10}\n"
         f"  activations  {format_size(told['activations']):>10}  the prefill's peak, as reserved\n"
         f"  KV cache     {format_size(told['kv_bytes']):>10}  {told['tokens']:,} tokens in "

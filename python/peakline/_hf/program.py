@@ -69,6 +69,7 @@ def infer(args: argparse.Namespace, config: Any) -> None:
 def train(args: argparse.Namespace, config: Any) -> None:
     config.use_cache = False
     dtype = models.dtype_of(config, args.dtype)
+    _check_types(args, dtype)
     model = _quantised(config, dtype) if args.train == "qlora" else models.build(config, dtype)
     model.train()
     given = models.inputs(model, args.batch, args.length)
@@ -129,6 +130,15 @@ def _quantised(config: Any, dtype: torch.dtype) -> Any:
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     return model.to("cuda")
+
+
+def _check_types(args: argparse.Namespace, dtype: torch.dtype) -> None:
+    """Adapters are float32 beside narrower weights, so they can be stepped in any case."""
+    if args.optimizer == "sgd8bit" and args.train == "full" and dtype == torch.bfloat16:
+        raise Unusable(
+            "bitsandbytes' SGD takes no bfloat16 gradients: give --dtype float32, or another "
+            "--optimizer"
+        )
 
 
 def _optimizer(name: str) -> Callable[[Any], torch.optim.Optimizer]:

@@ -172,7 +172,8 @@ def test_every_distinct_rank_has_to_fit(fit: Fit, tmp_path: Path) -> None:
         torch.cuda.set_device(device)
         part = nn.Sequential(*(nn.Linear(256, 256) for _ in range(8 if rank else 1))).to(device)
         given = torch.zeros(args.batch_size, 256, device=device, requires_grad=rank > 0)
-        stage = PipelineStage(part, rank, 2, device, input_args=(given,), output_args=(given,))
+        out = torch.zeros_like(given, requires_grad=True)
+        stage = PipelineStage(part, rank, 2, device, input_args=(given,), output_args=(out,))
         schedule = ScheduleGPipe(stage, 1, loss_fn=lambda y, t: (y - t).square().mean())
         optimizer = torch.optim.SGD(part.parameters())
         for _ in range(3):

@@ -117,6 +117,40 @@ def test_an_optimizer_of_torch_s_is_known_by_name(config: str, optimizer: str) -
     assert found["by_category"]["Optstate"] > 0
 
 
+@needs_transformers
+def test_the_table_s_head_is_the_configuration(config: str) -> None:
+    command = [sys.executable, "-m", "peakline._estimate_script", "--hf", config, "--length", "32"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.startswith(config), done.stderr
+
+
+@needs("transformers", "bitsandbytes")
+def test_types_that_an_optimizer_cannot_step_are_one_sentence(config: str) -> None:
+    command = [sys.executable, "-m", "peakline._estimate_script", "--hf", config]
+    flags = ["--length", "32", "--train", "full", "--optimizer", "sgd8bit"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "bitsandbytes' SGD takes no bfloat16 gradients" in done.stderr
+    assert "Traceback" not in done.stderr
+    narrow = answer("--hf", config, *flags, "--dtype", "float32")
+    assert narrow["steps_completed"] == 3
+
+
+@needs_transformers
+def test_a_shard_serves_with_half_the_weights(config: str) -> None:
+    command = [sys.executable, "-m", "peakline._kv_script", config, "--memory", "1GiB"]
+    flags = ["--length", "128", "--tp", "2"]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "tokens fit 1.000 GiB on each of 2 GPUs (NVIDIA H200)." in done.stdout
+    whole, half = (
+        json.loads(subprocess.run([*command, *more, "--json", "-"], capture_output=True).stdout)
+        for more in ([], flags)
+    )
+    assert half["bytes_per_token"] == whole["bytes_per_token"] / 2
+    assert half["weights"] < 0.6 * whole["weights"]
+
+
 SPEECH = {
     "model_type": "wav2vec2",
     "architectures": ["Wav2Vec2ForCTC"],
