@@ -208,7 +208,6 @@ class _Estimate:
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
-        host.complete(found, gpu.pinned_peak(), args.host_memory)
         self._generation.complete(found)
         # Memory that runs out after the steps does so in what follows them: an evaluation.
         found["trains"] = found["fits"] or gpu.steps.done >= (args.steps or 1)
@@ -217,7 +216,9 @@ class _Estimate:
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
         found["chose_batch"] = self._finders.searched
-        return ended.exit, gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
+        found = gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
+        host.complete(found, gpu.pinned_peak(), args.host_memory)
+        return ended.exit, found
 
 
 def _output(args: argparse.Namespace, rank: int) -> Path:
@@ -230,9 +231,9 @@ def _say_what_is_needed(
     args: argparse.Namespace, found: dict[str, Any], second_pass: needed.SecondPass
 ) -> None:
     made, chose_batch = found.pop("made"), found.pop("chose_batch")
-    if found["fits"] or args.second_pass:
+    if found["gpu_fits"] or args.second_pass:
         return
-    if found["oom"] is None:  # only what lies outside the allocator, or the host's, is too much
+    if found["oom"] is None:  # only what lies outside the allocator is too much
         found["needed_reserved"] = found["peak_reserved"]
     elif chose_batch:
         found["warnings"].append(
@@ -255,7 +256,7 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
         Path(args.json).write_text(json.dumps(found) + "\n")
     if args.json != "-":
         what = args.hf or args.script or f"-m {args.module}"
-        print(_C.estimate_text(json.dumps(found), what, seconds), end="")
+        print(_C.estimate_text(json.dumps(host.gpu_side(found)), what, seconds), end="")
         print(generation.line(found), host.line(found), sep="", end="")
     return status if found["fits"] else outcome.DOES_NOT_FIT
 

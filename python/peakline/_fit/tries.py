@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peakline import _C
+from peakline._estimate import host
 from peakline._estimate.arguments import complain
 from peakline._fit import named_imports, variables, warm
 from peakline._fit.arguments import Orders
@@ -102,6 +103,8 @@ class Tries:
         limit = format_size(answer["memory_limit"] or 0)
         if answer["fits"]:
             what = f"fits, {format_size(answer['peak_reserved'])} of {limit}"
+        elif answer.get("gpu_fits"):
+            what = host.too_much(answer)
         elif answer.get("trains"):
             what = f"trains, but its evaluation does not fit {limit}"
         else:

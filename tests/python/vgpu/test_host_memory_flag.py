@@ -1,5 +1,6 @@
 """`estimate`'s questions about the host: --host-memory, --real-host."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,4 +35,15 @@ def test_a_host_that_is_too_small_does_not_fit(estimate: Estimate) -> None:
     assert done.returncode == 3
     told = " ".join(done.stdout.split())
     assert "does not fit the host's 512.0 MiB" in told
-    assert estimate("builds.py", "--host-memory", "2GiB").returncode == 0
+    assert "fits, 13" in told, "the GPU has room all the same"
+    assert "Would do" not in told
+    enough = estimate("builds.py", "--host-memory", "2GiB")
+    assert enough.returncode == 0
+    assert "fits 2.000 GiB" in enough.stdout
+
+
+def test_both_sides_are_told_apart(estimate: Estimate) -> None:
+    done = estimate("builds.py", "--host-memory", "512MiB", "--json", "-")
+    found = json.loads(done.stdout)
+    assert (found["fits"], found["gpu_fits"], found["host_fits"]) == (False, True, False)
+    assert not found["trains"]
