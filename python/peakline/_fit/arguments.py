@@ -84,7 +84,7 @@ def _parser() -> _Parser:
         help="what to vary, and from where to where, or NAME=A,B,C; given twice: the frontier",
     )
     parser.add_argument(
-        "--margin", type=_share, default=0.0, metavar="P%%", help="keep P%% of the memory free"
+        "--margin", type=_share, default=0.0, metavar="P%", help="keep P%% of the memory free"
     )
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="tries at the same time; default: 1"

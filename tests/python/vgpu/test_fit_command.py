@@ -113,6 +113,12 @@ def test_two_variables_have_a_frontier(fit: Fit) -> None:
     assert batches[2] == pytest.approx(batches[0] / 4, rel=0.02)
 
 
+def test_help_writes_a_margin_as_people_type_it(fit: Fit) -> None:
+    help_text = fit("--help").stdout
+    assert "--margin P%" in help_text
+    assert "%%" not in help_text
+
+
 def test_a_margin_stays_free(fit: Fit) -> None:
     flags = ["train.py", "--memory", "256MiB", "--vary", "batch-size=1..65536", "--json", "-"]
     whole, less = answer(fit(*flags)), answer(fit(*flags, "--margin", "20%"))
