@@ -2,7 +2,7 @@
 #   make build   peakline in .venv        make demo   estimate an 8B model's training, without a GPU
 #   make test    every test               make bench  the benchmarks
 #   make lint    formatters and linters   make format
-#   make docs    the documentation site   make wheel  an sdist and a wheel, in dist/
+#   make docs    the documentation site
 #   make sanitize  the extension module under AddressSanitizer
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
@@ -59,9 +59,16 @@ $(SETUP)/integrations: $(SETUP)/venv
 	  echo "No $(INTEGRATED): the tests of those integrations are skipped."
 	@touch $@
 
+# Installed anew when a source or a folder of them is newer, or torch is another one.
+BUILT := $(VENV)/.peakline-built
+BUILT_FROM := $(shell find $(wildcard core cli planner capture vgpu libtorch python viewer/src viewer/dist cmake) -not -path '*__pycache__*') \
+              CMakeLists.txt pyproject.toml tools/list_cuda_ops.py $(wildcard $(VENV)/lib/python3*/site-packages/torch/version.py)
+
 .PHONY: build
-build: $(SETUP)/apt $(SETUP)/venv
+build: $(BUILT)
+$(BUILT): $(SETUP)/apt $(SETUP)/venv $(BUILT_FROM)
 	$(VENV)/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
 
 .PHONY: core
 core: $(SETUP)/apt
@@ -153,6 +160,7 @@ lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline python/peakline_pytest python/peakline_lightning tools
+	$(VENV)/bin/mypy --no-warn-return-any --no-warn-unused-ignores examples
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py
