@@ -2,6 +2,7 @@
 #   make build   peakline in .venv        make demo   estimate an 8B model's training, without a GPU
 #   make test    every test               make bench  the benchmarks
 #   make lint    formatters and linters   make format
+#   make docs    the documentation site
 #   make sanitize  the extension module under AddressSanitizer
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
@@ -17,6 +18,7 @@ TRITON ?= triton==$$($(VENV)/bin/python python/peakline/_virtual_cuda/_compiled/
 # transformers and wandb are large: their tests are skipped without them.
 INTEGRATIONS ?= accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 prometheus-client==0.26.0 \
                 opentelemetry-sdk==1.45.2 ipython==9.18.1
+DOCS ?= "sphinx>=8" "myst-parser>=4" "furo>=2025.7" "griffe>=1.7"
 INTEGRATED := accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
 JOBS ?= $(shell nproc)
 VENV := .venv
@@ -57,9 +59,16 @@ $(SETUP)/integrations: $(SETUP)/venv
 	  echo "No $(INTEGRATED): the tests of those integrations are skipped."
 	@touch $@
 
+# Installed anew when a source or a folder of them is newer, or torch is another one.
+BUILT := $(VENV)/.peakline-built
+BUILT_FROM := $(shell find $(wildcard core cli planner capture vgpu libtorch python viewer/src viewer/dist cmake) -not -path '*__pycache__*') \
+              CMakeLists.txt pyproject.toml tools/list_cuda_ops.py $(wildcard $(VENV)/lib/python3*/site-packages/torch/version.py)
+
 .PHONY: build
-build: $(SETUP)/apt $(SETUP)/venv
+build: $(BUILT)
+$(BUILT): $(SETUP)/apt $(SETUP)/venv $(BUILT_FROM)
 	$(VENV)/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
 
 .PHONY: core
 core: $(SETUP)/apt
@@ -74,7 +83,7 @@ demo: build
 
 # Every C++ test runs under sanitizers; the program as installed then runs all golden and bad-file cases.
 .PHONY: test test-core test-asan test-tsan test-cli test-viewer test-python test-full-size
-test: lint-layers test-asan test-tsan test-cli test-viewer test-python
+test: lint-layers docs test-asan test-tsan test-cli test-viewer test-python
 
 # The quick loop of core and cli, without sanitizers.
 test-core: core
@@ -151,6 +160,7 @@ lint-style: lint-layers $(SETUP)/apt $(SETUP)/apt-lint $(SETUP)/venv
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy python/peakline python/peakline_pytest python/peakline_lightning tools
+	$(VENV)/bin/mypy --no-warn-return-any --no-warn-unused-ignores examples
 
 lint-layers:
 	$(PYTHON) tools/check_layers.py
@@ -163,6 +173,17 @@ format: $(SETUP)/apt-lint $(SETUP)/venv
 	clang-format -i $(CXX_FILES)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+# The site of docs/: strict, and with nothing in it that needs a network.
+$(SETUP)/docs: $(SETUP)/venv
+	$(VENV)/bin/python -c "import sphinx, myst_parser, furo, griffe" 2>/dev/null || $(VENV)/bin/pip install -q $(DOCS)
+	@touch $@
+
+.PHONY: docs
+docs: $(SETUP)/docs
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -j $(JOBS) -b html -d build/docs/cache docs build/docs/html
+	$(PYTHON) tools/docs/check_offline.py build/docs/html
+	@echo "The documentation, for a browser: file://$(abspath build/docs/html/index.html)"
 
 .PHONY: clean
 clean:

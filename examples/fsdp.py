@@ -11,7 +11,6 @@ import functools
 import torch
 import torch.distributed as dist
 from llama import SHAPES, Llama
-from torch import nn
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrappers
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
@@ -52,8 +51,8 @@ def recompute(model: Llama, policy: str) -> None:
         if policy == "no" or (policy == "alternate" and i % 2):
             continue
         chosen = policy == "selective" or (policy == "mixed" and i % 2)
-        more = {"context_fn": selective} if chosen else {}
-        model.layers[i] = wrappers.checkpoint_wrapper(layer, **more)
+        wrap = wrappers.checkpoint_wrapper
+        model.layers[i] = wrap(layer, context_fn=selective) if chosen else wrap(layer)
 
 
 def shard(model: Llama, args: argparse.Namespace) -> None:
@@ -73,9 +72,8 @@ def shard(model: Llama, args: argparse.Namespace) -> None:
     if args.wrap != "model":
         for layer in model.layers:
             if args.wrap == "parts":
-                parts: list[nn.Module] = [layer.attention, layer.feed_forward]
-                for part in parts:
-                    wrap(part)
+                wrap(layer.get_submodule("attention"))
+                wrap(layer.get_submodule("feed_forward"))
             wrap(layer)
     wrap(model)
 

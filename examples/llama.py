@@ -96,6 +96,9 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
+    cos: torch.Tensor
+    sin: torch.Tensor
+
     def __init__(self, shape: Shape, length: int, checkpointed: bool) -> None:
         super().__init__()
         self.checkpointed = checkpointed

@@ -23,7 +23,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.tensor import Replicate
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -165,7 +165,7 @@ def report(stage: int, optimizer: torch.optim.Optimizer) -> None:
 
 
 def local_bytes(tensors: Iterable[torch.Tensor | None]) -> int:
-    return sum(tensor.to_local().nbytes for tensor in tensors if tensor is not None)
+    return sum(tensor.to_local().nbytes for tensor in tensors if isinstance(tensor, DTensor))
 
 
 def main() -> None:
@@ -189,8 +189,8 @@ def main() -> None:
     while True:
         tokens = torch.zeros((size.microbatches, size.length), device=device, dtype=torch.int64)
         with context_parallel(mesh["cp"], buffers=[tokens], buffer_seq_dims=[1]):
-            args_of_first = (tokens,) if number == 0 else ()
-            schedule.step(*args_of_first, **({"target": tokens} if number == last else {}))
+            target = tokens if number == last else None
+            schedule.step(*([tokens] if number == 0 else []), target=target)
         if args.report:
             report(number, optimizer)
         optimizer.step()

@@ -31,6 +31,7 @@ def main() -> None:
             loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
         for host, device in zip(master.parameters(), model.parameters(), strict=True):
+            assert device.grad is not None
             host.grad, device.grad = device.grad.to("cpu"), None
         optimizer.step()
         optimizer.zero_grad()

@@ -210,5 +210,27 @@ class TidyFiles(unittest.TestCase):
         assert "no earlier commit" in told
 
 
+class CheckOffline(unittest.TestCase):
+    INDEX = {"searchindex.js": ""}
+
+    def test_a_page_that_loads_from_another_machine_is_named(self) -> None:
+        for page in (
+            '<script async src="https://example.org/a.js"></script>',
+            '<link rel="stylesheet" href="https://example.org/a.css">',
+            "<style>@font-face{src:url(https://example.org/a.woff)}</style>",
+            '<img src="//example.org/a.png">',
+        ):
+            result = run("docs/check_offline.py", {"a.html": page, **self.INDEX})
+            assert result.returncode == 1, page
+            assert "a.html: loads" in result.stderr
+
+    def test_links_for_readers_and_own_files_pass(self) -> None:
+        page = '<a href="https://example.org">x</a><script src="_static/a.js"></script>'
+        assert run("docs/check_offline.py", {"a.html": page, **self.INDEX}).returncode == 0
+
+    def test_a_site_without_search_is_refused(self) -> None:
+        assert run("docs/check_offline.py", {"a.html": ""}).returncode == 1
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -86,3 +86,25 @@ def test_the_workflow_calls_it_and_gates_on_its_exit_code() -> None:
     text = (FOLDER / "memory.yml").read_text()
     assert "memory_comment.py base.peak head.peak" in text
     assert "exit ${{ steps.compare.outputs.code }}" in text
+
+
+def test_the_workflows_own_commands_estimate_both_sides_and_the_gate_fails(tmp_path: Path) -> None:
+    """Its `run:` lines, as GitHub would run them: base and head differ by the batch."""
+    text = (FOLDER / "memory.yml").read_text()
+    estimates = re.findall(r"^ +- run: (cd \w+ && peakline estimate .*)$", text, re.MULTILINE)
+    assert len(estimates) == 2
+    example = (FOLDER.parent / "llama.py").read_text()
+    batch = '"--batch", type=int, default='
+    assert batch + "1" in example
+    for side, size in (("base", 1), ("head", 8)):
+        (tmp_path / side).mkdir()
+        text = example.replace(f"{batch}1", f"{batch}{size}")
+        (tmp_path / side / "train.py").write_text(text)
+    path = sysconfig.get_path("scripts") + os.pathsep + os.environ["PATH"]
+    env = {**os.environ, "PATH": path, "TRAIN": "train.py", "GPU": "h100"}
+    env["ARGS"] = "--size tiny --length 256"
+    for line in estimates:
+        subprocess.run(["bash", "-e", "-c", line], cwd=tmp_path, env=env, check=True)
+    done = comment(tmp_path / "base.peak", tmp_path / "head.peak", tmp_path / "comment.md")
+    assert done.returncode == 3, done.stderr
+    assert "| Activation |" in (tmp_path / "comment.md").read_text()

@@ -1,4 +1,4 @@
-"""Every command of the README works when it is pasted, one after the other."""
+"""Every command of the README and of the quickstart works when it is pasted, in this order."""
 
 from __future__ import annotations
 
@@ -11,34 +11,45 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ".venv/bin/peakline "
+PAGES = {"README.md": ".venv/bin/peakline ", "docs/quickstart.md": "peakline "}
 BLOCKS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    text = (ROOT / "README.md").read_text()
+def commands(page: str) -> list[str]:
+    text = (ROOT / page).read_text()
     lines = [line for block in BLOCKS.findall(text) for line in block.splitlines()]
-    return [line for line in lines if line.startswith(PROGRAM)]
+    return [line for line in lines if line.startswith(PAGES[page])]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("readme")
-    (folder / "examples").symlink_to(ROOT / "examples")
-    return folder
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {page: tmp_path_factory.mktemp("page") for page in PAGES}
+    for folder in made.values():
+        (folder / "examples").symlink_to(ROOT / "examples")
+    return made
 
 
-def test_the_readme_has_commands() -> None:
-    assert {"estimate", "run", "show", "simulate", "report", "diff", "check", "export"} <= {
-        shlex.split(line, comments=True)[1] for line in commands()
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_the_commands(page: str) -> None:
+    assert {"estimate", "fit", "run", "show", "simulate", "report", "diff", "check"} <= {
+        shlex.split(line, comments=True)[1] for line in commands(page)
     }
 
 
-@pytest.mark.parametrize("line", commands())
-def test_a_command_of_the_readme_works(folder: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "line"), [(page, line) for page in PAGES for line in commands(page)]
+)
+def test_a_command_works(folders: dict[str, Path], page: str, line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     program = Path(sysconfig.get_path("scripts")) / "peakline"
     done = subprocess.run(
-        [program, *words], cwd=folder, capture_output=True, text=True, check=False
+        [program, *words], cwd=folders[page], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_is_short_and_its_picture_is_of_the_demo() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 84  # half of what it once was
+    demo = (ROOT / "Makefile").read_text()
+    assert "estimate examples/llama.py -o build/demo.peak -- --size 8b --checkpoint" in demo
