@@ -68,8 +68,9 @@ BUILT_FROM := $(filter-out core,$(shell find core cli planner capture vgpu pytho
 .PHONY: build
 build: $(BUILT)
 $(BUILT): $(SETUP)/apt $(SETUP)/venv $(BUILT_FROM)
+	@touch $@.begun  # what changes while this builds is newer than the stamp
 	$(VENV)/bin/pip install -q --no-build-isolation --no-deps --force-reinstall .
-	@touch $@
+	@mv $@.begun $@
 
 .PHONY: core
 core: $(SETUP)/apt
