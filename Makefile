@@ -4,6 +4,7 @@
 #   make lint    formatters and linters   make format
 #   make docs    the documentation site
 #   make sanitize  the extension module under AddressSanitizer
+#   make fuzz    every fuzzer, a minute each    make soak  20,000 tracked training steps
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
 
@@ -21,6 +22,8 @@ INTEGRATIONS ?= accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 promethe
 DOCS ?= "sphinx>=8" "myst-parser>=4" "furo>=2025.7" "griffe>=1.7"
 INTEGRATED := accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
 JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+SOAK_STEPS ?= 20000
 VENV := .venv
 SETUP := build/setup
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
@@ -145,7 +148,15 @@ fuzz: $(SETUP)/apt
 	tools/apt_install.sh "$(SUDO)" clang
 	cmake --preset fuzz > /dev/null
 	cmake --build --preset fuzz -j $(JOBS)
-	for f in build/fuzz/fuzz/*_fuzz; do $$f -max_total_time=60 || exit 1; done
+	mkdir -p build/fuzz/found
+	for f in build/fuzz/fuzz/*_fuzz; do n=$$(basename $$f _fuzz); mkdir -p build/fuzz/found/$$n; \
+	  $$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=3000 build/fuzz/found/$$n fuzz/corpus/$$n || exit 1; done
+
+# Twice: the whole recording, and one that must not grow.
+.PHONY: soak
+soak: build
+	$(VENV)/bin/python benchmarks/soak.py --steps $(SOAK_STEPS)
+	$(VENV)/bin/python benchmarks/soak.py --steps $(SOAK_STEPS) --max-size 2MiB
 
 CXX_FILES = $(shell git ls-files '*.cc' '*.h')
 

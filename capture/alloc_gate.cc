@@ -34,8 +34,9 @@ std::mutex& expect_mutex() {
   return *kMutex;
 }
 
-// The first allocation that is not as in the steps before: from the next op on, ops are watched.
-void check_expected(ThreadAllocs& allocs, Recorder& recorder, const RawEvent& event) {
+// The first allocation that is not as in the steps before: from the next op on, ops are watched. Says
+// whether this one is as before, so that the tape knows where it comes from.
+bool check_expected(ThreadAllocs& allocs, Recorder& recorder, const RawEvent& event) {
   const std::uint64_t step = g_step.load(std::memory_order_relaxed);
   if (allocs.step != step) {
     allocs.step = step;
@@ -43,17 +44,19 @@ void check_expected(ThreadAllocs& allocs, Recorder& recorder, const RawEvent& ev
   }
   const std::size_t index = allocs.count++;
   const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
-  if (expected == nullptr) return;
+  if (expected == nullptr) return false;
   if (allocs.expecting != expected) {
     allocs.expecting = expected;
     allocs.expected = expected->of(recorder.this_thread());
   }
   if (index >= allocs.expected.size() ||
       allocs.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
-    return AllocGate::expect(nullptr);
+    AllocGate::expect(nullptr);
+    return false;
   }
   __builtin_prefetch(
       &allocs.expected[std::min(index + kExpectedAhead, allocs.expected.size() - 1)]);
+  return true;
 }
 
 }  // namespace
@@ -76,8 +79,10 @@ void push_inside_ops(Recorder& recorder, const RawEvent& event) noexcept {
     if (!recorder.live()) return;  // it must not take this thread from a later one
     allocs = {.recorder = recorder.serial()};
   }
-  check_expected(allocs, recorder, event);
-  push_after_op_begins(recorder, event);
+  bool as_before = false;
+  undisturbed(recorder, [&] { as_before = check_expected(allocs, recorder, event); });
+  push_after_op_begins(recorder, event,
+                       as_before ? TakenStack{} : take_stack_of(recorder, event.size));
 }
 
 }  // namespace peakline::capture

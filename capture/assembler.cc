@@ -1,13 +1,14 @@
 #include "capture/assembler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <peakline/category.h>
 
 namespace peakline::capture {
 
-Assembler::Assembler(TraceWriter& writer, std::uint8_t host_device)
-    : writer_(writer), modules_(*this), host_device_(host_device) {
+Assembler::Assembler(TraceWriter& writer, std::uint8_t host_device, std::uint64_t stacks_from)
+    : writer_(writer), modules_(*this), host_device_(host_device), stacks_from_(stacks_from) {
   scale_.start();
 }
 
@@ -28,7 +29,7 @@ void Assembler::on(const RawEvent& raw) {
     case RawKind::kModuleLeave:
       return modules_.leave(raw);
     case RawKind::kNodeBegin:
-      return modules_.node_begin(raw);
+      return node_begin(raw);
     case RawKind::kPhaseBegin:
     case RawKind::kPhaseEnd:
       return on_phase(raw);
@@ -42,8 +43,64 @@ void Assembler::on(const RawEvent& raw) {
     case RawKind::kLost:
       return lost_.count(static_cast<Loss>(raw.id), raw.size);
     default:
-      return on_memory(raw);
+      if (!on_call(raw)) on_memory(raw);
   }
+}
+
+// False when it is about something else.
+bool Assembler::on_call(const RawEvent& raw) {
+  const Call call{StackId(raw.id), StackId(static_cast<std::uint32_t>(raw.size))};
+  switch (raw.kind) {
+    case RawKind::kStack:
+      thread(raw).call = call;
+      return true;
+    case RawKind::kBackwardStack:
+      backward_call_ = call;
+      return true;
+    case RawKind::kNodesMade:
+      forward_stacks_.note(raw.extra, raw.address, raw.id);
+      return true;
+    case RawKind::kRegionBegin:
+      emit(raw.thread, RegionBegin{NameId(raw.id)});
+      return true;
+    case RawKind::kRegionEnd:
+      emit(raw.thread, RegionEnd{});
+      return true;
+    default:
+      return false;
+  }
+}
+
+Assembler::Thread& Assembler::thread(const RawEvent& raw) {
+  if (raw.thread >= threads_.size()) threads_.resize(raw.thread + std::size_t{1});
+  return threads_[raw.thread];
+}
+
+void Assembler::node_begin(const RawEvent& raw) {
+  modules_.node_begin(raw);
+  std::vector<std::uint32_t>& forward = thread(raw).forward;
+  forward.resize(raw.id, 0);
+  // A node without a number adds up what the one before it has made.
+  if (raw.address == std::numeric_limits<std::uint64_t>::max()) return;
+  forward.back() = forward_stacks_.find(raw.extra, raw.address);
+}
+
+// While a node runs and no Python of the program's own does, the line that made the node says more
+// than the one that called backward. Autograd's own threads run no Python at all.
+CallStack Assembler::call_of(const RawEvent& raw) {
+  Thread& here = thread(raw);
+  const Call call = std::exchange(here.call, {});
+  const bool own_code = call.own != StackId{} && call.own != backward_call_.own;
+  if (backwards_ == 0 || here.forward.empty() || own_code) return {call.stack, StackId{}};
+  const bool wanted = call.stack != StackId{} || raw.size >= stacks_from_;
+  if (!wanted) return {};
+  const StackId caller = call.own == StackId{} ? backward_call_.stack : call.stack;
+  return {caller, StackId(here.forward.back())};
+}
+
+void Assembler::write_call(const RawEvent& raw) {
+  const CallStack call = call_of(raw);
+  if (call.stack != StackId{} || call.forward != StackId{}) emit(raw.thread, call);
 }
 
 void Assembler::on_memory(const RawEvent& raw) {
@@ -90,6 +147,7 @@ void Assembler::on_allocator(const RawEvent& raw) {
     case RawKind::kRetry:
       return emit(raw.thread, OutOfMemory{size, where, OutOfMemory::Kind::kRetry});
     case RawKind::kOutOfMemory:
+      write_call(raw);
       return emit(raw.thread, OutOfMemory{size, where, OutOfMemory::Kind::kFailed});
     default:
       return;
@@ -104,6 +162,7 @@ void Assembler::on_phase(const RawEvent& raw) {
       ++backwards_;
     } else if (backwards_ > 0 && --backwards_ == 0) {
       modules_.backward_end();
+      for (Thread& thread : threads_) thread.forward.clear();
     }
   }
   if (begins) {
@@ -119,7 +178,10 @@ Assembler::Device& Assembler::device(const RawEvent& raw) {
 }
 
 void Assembler::alloc(const RawEvent& raw) {
-  if (raw.address == 0) return;
+  if (raw.address == 0) {
+    thread(raw).call = {};
+    return;
+  }
   Device& where = device(raw);
   if (const LiveBlock* old = where.blocks.find(raw.address); old != nullptr) {
     // Its free happened out of sight.
@@ -134,6 +196,7 @@ void Assembler::alloc(const RawEvent& raw) {
   block.made_by_model = modules_.running(raw.thread);
   where.blocks.add(block);
   where.estimated = raw.kind == RawKind::kAllocEstimate ? raw.address : 0;
+  write_call(raw);
   emit(raw.thread,
        Alloc{block.block, Bytes(block.bytes), Bytes(static_cast<std::int64_t>(raw.extra)),
              Address(raw.address), StreamId(raw.id), DeviceId(raw.device)});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "capture/clock.h"
 #include "capture/live_block.h"
 #include "capture/module_tracker.h"
+#include "capture/node_origins.h"
 #include "capture/raw_event.h"
 
 namespace peakline::capture {
@@ -22,7 +24,10 @@ namespace peakline::capture {
 // Used by one thread. `writer` outlives it.
 class Assembler final : public RawEventOutput, private ModuleTracker::Output {
  public:
-  Assembler(TraceWriter& writer, std::uint8_t host_device);
+  // Blocks of `stacks_from` bytes and more that autograd's threads allocate get the stack of the call of
+  // backward; by default none does.
+  Assembler(TraceWriter& writer, std::uint8_t host_device,
+            std::uint64_t stacks_from = std::numeric_limits<std::uint64_t>::max());
 
   void on(const RawEvent& raw) override;
   [[nodiscard]] LiveBlock* find(const RawEvent& raw) override {
@@ -48,7 +53,22 @@ class Assembler final : public RawEventOutput, private ModuleTracker::Output {
     std::unordered_map<std::uint64_t, BlockId> waiting;  // freed, not completed, by address
   };
 
+  // A stack, and the same without the library's lines at its end.
+  struct Call {
+    StackId stack;
+    StackId own;
+  };
+  struct Thread {
+    Call call;                           // of its next allocation
+    std::vector<std::uint32_t> forward;  // stacks that made the nodes it runs, outermost first
+  };
+
   void emit(std::uint16_t thread, const EventBody& body) override;
+  bool on_call(const RawEvent& raw);
+  void node_begin(const RawEvent& raw);
+  void write_call(const RawEvent& raw);
+  [[nodiscard]] CallStack call_of(const RawEvent& raw);
+  Thread& thread(const RawEvent& raw);
   void on_memory(const RawEvent& raw);
   void on_allocator(const RawEvent& raw);
   void on_phase(const RawEvent& raw);
@@ -75,6 +95,10 @@ class Assembler final : public RawEventOutput, private ModuleTracker::Output {
   Diagnostics lost_;
   std::uint8_t host_device_;
   std::uint32_t backwards_ = 0;  // open ones
+  std::uint64_t stacks_from_;
+  std::vector<Thread> threads_;
+  NodeOrigins forward_stacks_;
+  Call backward_call_;
 };
 
 }  // namespace peakline::capture

@@ -29,9 +29,9 @@ class CudaReports final : public Listener {
   }
   void on_out_of_memory(const MemoryReport& report) override {
     if (!report.device.is_cuda()) return;
-    recorder_.push({.size = report.bytes,
-                    .kind = RawKind::kOutOfMemory,
-                    .device = devices_.cuda(report.device.index()).raw()});
+    push_failure(recorder_, {.size = report.bytes,
+                             .kind = RawKind::kOutOfMemory,
+                             .device = devices_.cuda(report.device.index()).raw()});
   }
 
  private:

@@ -12,6 +12,7 @@
 
 #include "capture/alloc_gate.h"
 #include "capture/allocator_watch.h"
+#include "capture/call_stacks.h"
 #include "capture/op_observer.h"
 
 namespace peakline::capture {
@@ -64,7 +65,10 @@ class TracePort final : public AllocatorWatch::Port {
   TracePort(Recorder& recorder, c10::DeviceIndex device) : recorder_(recorder), device_(device) {}
 
   AllocatorCounts counts() override { return counts_of(device_); }
-  void push(const RawEvent& event) override { recorder_.push(event); }
+  void push(const RawEvent& event) override {
+    if (event.kind == RawKind::kOutOfMemory) return push_failure(recorder_, event);
+    recorder_.push(event);
+  }
   void push_alloc(const RawEvent& event, bool settles) override {
     push_inside_ops(recorder_, event);
     if (!settles) return;
@@ -111,14 +115,16 @@ void on_entry(const Entry& entry) {
   if (devices == nullptr || recorder == nullptr) return;
   const std::optional<AllocatorEntry::Action> action = action_of(entry.action_);
   if (!action) return;
-  TracePort port(*recorder, entry.device_);
-  watch(entry.device_)
-      .on({.action = *action,
-           .address = static_cast<std::uint64_t>(entry.addr_),
-           .size = entry.size_,
-           .stream = number_of(entry.stream_),
-           .device = devices->cuda(entry.device_).raw()},
-          port);
+  undisturbed(*recorder, [&] {
+    TracePort port(*recorder, entry.device_);
+    watch(entry.device_)
+        .on({.action = *action,
+             .address = static_cast<std::uint64_t>(entry.addr_),
+             .size = entry.size_,
+             .stream = number_of(entry.stream_),
+             .device = devices->cuda(entry.device_).raw()},
+            port);
+  });
 }
 
 }  // namespace

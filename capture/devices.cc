@@ -25,8 +25,11 @@ DeviceInfo describe_cuda(int index) {
 }
 
 DeviceId Devices::define_cuda(int index) noexcept {
-  const DeviceId id = recorder_.words().device(describe_cuda(index));
-  cuda_[slot(index)].store(static_cast<std::uint16_t>(id.raw() + 1), std::memory_order_relaxed);
+  DeviceId id;
+  undisturbed(recorder_, [&] {
+    id = recorder_.words().device(describe_cuda(index));
+    cuda_[slot(index)].store(static_cast<std::uint16_t>(id.raw() + 1), std::memory_order_relaxed);
+  });
   return id;
 }
 

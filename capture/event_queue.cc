@@ -42,9 +42,35 @@ void EventQueue::hand_over() noexcept {
   std::unique_lock guard(mutex_);
   full_.push_back(current_);
   changed_.notify_all();
-  changed_.wait(guard, [this] { return !empty_.empty(); });
-  begin_batch(empty_.back());
-  empty_.pop_back();
+  if (wait_for_taker(guard, [this] { return !empty_.empty(); })) {
+    begin_batch(empty_.back());
+    empty_.pop_back();
+  } else {
+    recording_ = 0;
+    std::erase(full_, current_);
+    begin_batch(current_);
+  }
+}
+
+template <class Condition>
+bool EventQueue::wait_for_taker(std::unique_lock<std::mutex>& guard, Condition condition) {
+  const auto done = [&] { return abandoned() || condition(); };
+  std::size_t seen = released_;
+  for (int turns = 0; turns < patience_.turns; ++turns) {
+    if (changed_.wait_for(guard, patience_.turn, done)) return !abandoned();
+    if (seen != released_) turns = 0;  // slow, but it moves
+    seen = released_;
+  }
+  abandoned_.store(true, std::memory_order_release);
+  changed_.notify_all();
+  return false;
+}
+
+void EventQueue::abandon() noexcept {
+  abandoned_.store(true, std::memory_order_release);
+  // Empty: whoever has looked at the flag and not begun to wait holds it.
+  { const std::lock_guard guard(mutex_); }
+  changed_.notify_all();
 }
 
 bool EventQueue::has_full() {
@@ -89,6 +115,7 @@ void EventQueue::release(const Batch* batch) {
   mine->count_ = 0;
   empty_.push_back(mine);
   --taken_;
+  ++released_;
   changed_.notify_all();
 }
 
@@ -98,16 +125,20 @@ void EventQueue::wake() {
   changed_.notify_all();
 }
 
-void EventQueue::open(std::uint64_t recording) {
+void EventQueue::open(std::uint64_t recording, Patience patience) {
   const std::lock_guard pushes(lock_);
   const std::lock_guard batches(mutex_);
   begin_batch(current_);
-  for (Batch* batch : full_) {
+  empty_.clear();
+  for (const std::unique_ptr<Batch>& batch : batches_) {
     batch->count_ = 0;
-    empty_.push_back(batch);
+    if (batch.get() != current_) empty_.push_back(batch.get());
   }
   full_.clear();
+  taken_ = 0;
   woken_ = false;
+  abandoned_.store(false, std::memory_order_release);
+  patience_ = patience;
   recording_ = recording;
 }
 
@@ -132,7 +163,7 @@ void EventQueue::wait_until_drained() {
   if (has_begun()) hand_over();
   lock_.unlock();
   std::unique_lock guard(mutex_);
-  changed_.wait(guard, [this] { return full_.empty() && taken_ == 0; });
+  wait_for_taker(guard, [this] { return full_.empty() && taken_ == 0; });
 }
 
 }  // namespace peakline::capture

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <memory>
@@ -39,7 +40,9 @@ inline void fetch_for_writing(const void* line) noexcept {
 }
 
 // A bounded queue in batches. Any thread pushes, in an order that all agree on; one thread takes.
-// When the taker falls behind by all batches, pushing waits for it: memory stays bounded.
+// When the taker falls behind by all batches, pushing waits for it: memory stays bounded. A taker that
+// gives no batch back for so long that it must be stuck (a disk that does not answer) is given up, and
+// nobody waits for it again.
 // What the taker does with a batch must never need a lock that a pushing thread can hold.
 //
 // This is the one place that decides whether an event may be written: the queue takes events of the
@@ -49,10 +52,18 @@ class EventQueue {
   static constexpr std::size_t kBatchEvents = 4096;
   static constexpr std::size_t kBatches = 16;
 
+  // How often, and how long each time, a thread waits for a batch before it gives the taker up. Counted
+  // in turns, so that a process that was stopped for a while is not taken for a stuck one.
+  struct Patience {
+    int turns = 60;
+    std::chrono::milliseconds turn{1000};
+  };
+
   EventQueue();
 
   // Empty, and open for the recording with this number; not 0. Nothing may be taken at the time.
-  void open(std::uint64_t recording);
+  void open(std::uint64_t recording, Patience patience);
+  void open(std::uint64_t recording) { open(recording, Patience{}); }
   // From here on nothing is put into the queue. What is in it can be taken.
   void close() noexcept;
 
@@ -72,8 +83,14 @@ class EventQueue {
   void release(const Batch* batch);
   // Wakes take() up before its time.
   void wake();
-  // Waits until everything pushed before this call has been released.
+  // Waits until everything pushed before this call has been released, or the taker is given up.
   void wait_until_drained();
+  // There is no taker any more: nothing is put into the queue from here on, and nobody waits. Never
+  // waits itself, whoever holds which lock.
+  void abandon() noexcept;
+  [[nodiscard]] bool abandoned() const noexcept {
+    return abandoned_.load(std::memory_order_acquire);
+  }
 
   // Around a fork, by the forking thread: nobody is in the middle of anything meanwhile. In the child
   // the queue is closed.
@@ -111,6 +128,9 @@ class EventQueue {
   [[nodiscard]] bool has_begun() const noexcept { return next_ != current_->events_.get(); }
   [[nodiscard]] bool has_full();
   void hand_over_begun();
+  // With mutex_ held: whether it became true before patience ended; else the taker is given up.
+  template <class Condition>
+  bool wait_for_taker(std::unique_lock<std::mutex>& guard, Condition condition);
 
   // What a push touches, in one cache line. The lock guards the line and the batch's contents; it is
   // taken before mutex_.
@@ -119,6 +139,7 @@ class EventQueue {
   RawEvent* next_ = nullptr;
   RawEvent* end_ = nullptr;
   Batch* current_ = nullptr;
+  Patience patience_;  // it is read only while a push waits, and fills the line
 
   alignas(64) std::mutex mutex_;
   std::condition_variable changed_;
@@ -126,7 +147,9 @@ class EventQueue {
   std::vector<Batch*> empty_;
   std::vector<Batch*> full_;  // oldest first
   std::size_t taken_ = 0;
+  std::size_t released_ = 0;
   bool woken_ = false;
+  std::atomic<bool> abandoned_{false};
 };
 
 }  // namespace peakline::capture

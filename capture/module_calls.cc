@@ -26,11 +26,8 @@ ModuleId inside(const Recorder& recorder) noexcept {
 // What we do beside the program's call must never disturb it: no exception of C++ may pass through a
 // slot of Python's, and no Python error may be left behind.
 template <class F>
-void undisturbing(F&& note) noexcept {
-  try {
-    note();
-  } catch (...) {
-  }
+void undisturbing(Recorder& recorder, F&& note) noexcept {
+  undisturbed(recorder, note);
   if (PyErr_Occurred() != nullptr) PyErr_Clear();
 }
 
@@ -106,11 +103,11 @@ PyObject* ModuleCalls::noted_call(Recorder& recorder, PyObject* self, PyObject* 
                                   PyObject* kwargs) {
   const ModuleId around = inside(recorder);
   ModuleId module;
-  undisturbing([&] { module = identify(self, around); });
+  undisturbing(recorder, [&] { module = identify(self, around); });
   if (module == ModuleId{}) return g_original(self, args, kwargs);
 
   const bool recompute = node_depth() > 0;
-  if (around == ModuleId{} && !recompute) undisturbing([&] { root_call_(args, kwargs); });
+  if (around == ModuleId{} && !recompute) undisturbing(recorder, [&] { root_call_(args, kwargs); });
   t_inside = {recorder.serial(), module};
   recorder.push(module_event(RawKind::kModuleEnter, module, recompute));
   PyObject* result = g_original(self, args, kwargs);

@@ -19,25 +19,4 @@ void ModuleFrames::chain(FrameId frame, std::vector<ModuleId>& modules) const {
   std::reverse(modules.begin(), modules.end());
 }
 
-void ModuleFrames::note(std::uint64_t autograd_thread, std::uint64_t sequence, FrameId frame) {
-  std::deque<Boundary>& list = boundaries_[autograd_thread];
-  if (!list.empty() && list.back().sequence >= sequence) {
-    // No node was made since the last note.
-    list.back().frame = frame;
-    return;
-  }
-  if (!list.empty() && list.back().frame == frame) return;
-  list.push_back({sequence, frame});
-  if (list.size() > kMaxBoundaries) list.pop_front();
-}
-
-FrameId ModuleFrames::find(std::uint64_t autograd_thread, std::uint64_t sequence) const {
-  const auto list = boundaries_.find(autograd_thread);
-  if (list == boundaries_.end()) return 0;
-  const auto after = std::upper_bound(
-      list->second.begin(), list->second.end(), sequence,
-      [](std::uint64_t wanted, const Boundary& boundary) { return wanted < boundary.sequence; });
-  return after == list->second.begin() ? 0 : std::prev(after)->frame;
-}
-
 }  // namespace peakline::capture

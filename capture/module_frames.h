@@ -5,15 +5,14 @@
 // node was made: no hooks on tensors, no change to the graph, and it works for any kind of output.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <peakline/ids.h>
+
+#include "capture/node_origins.h"
 
 namespace peakline::capture {
 
@@ -31,25 +30,22 @@ class ModuleFrames {
   void chain(FrameId frame, std::vector<ModuleId>& modules) const;
 
   // From node number `sequence` on, what `autograd_thread` makes belongs to `frame`.
-  void note(std::uint64_t autograd_thread, std::uint64_t sequence, FrameId frame);
-  [[nodiscard]] FrameId find(std::uint64_t autograd_thread, std::uint64_t sequence) const;
+  void note(std::uint64_t autograd_thread, std::uint64_t sequence, FrameId frame) {
+    origins_.note(autograd_thread, sequence, frame);
+  }
+  [[nodiscard]] FrameId find(std::uint64_t autograd_thread, std::uint64_t sequence) const {
+    return origins_.find(autograd_thread, sequence);
+  }
 
  private:
-  // Graphs older than this many module calls are no longer told apart: memory stays bounded.
-  static constexpr std::size_t kMaxBoundaries = std::size_t{1} << 18;
-
   struct Frame {
     ModuleId module;
     FrameId parent = 0;
   };
-  struct Boundary {
-    std::uint64_t sequence;
-    FrameId frame;
-  };
 
   std::vector<Frame> frames_;
   std::map<std::pair<FrameId, std::uint32_t>, FrameId> index_;
-  std::unordered_map<std::uint64_t, std::deque<Boundary>> boundaries_;  // by autograd thread
+  NodeOrigins origins_;
 };
 
 }  // namespace peakline::capture

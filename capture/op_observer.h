@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "capture/call_stacks.h"
 #include "capture/recorder.h"
 
 namespace peakline::capture {
@@ -14,8 +15,9 @@ namespace peakline::capture {
 // The recording's wish to see ops and nodes on all threads. At most one exists.
 class OpObserver {
  public:
-  // `ops` false: only autograd's nodes are watched, which module backwards need.
-  explicit OpObserver(bool ops);
+  // `ops` false: only autograd's nodes are watched, which module backwards need. `origins`: the
+  // recording is told which line of the program made which nodes.
+  OpObserver(bool ops, bool origins);
   ~OpObserver();
   OpObserver(const OpObserver&) = delete;
   OpObserver& operator=(const OpObserver&) = delete;
@@ -37,8 +39,10 @@ class OpEnds {
   bool outputs_;
 };
 
-// Writes `event` after the beginnings of the ops around it on this thread.
-void push_after_op_begins(Recorder& recorder, const RawEvent& event) noexcept;
+// Writes `event` after the beginnings of the ops around it on this thread, and after `stack` if there
+// is one.
+void push_after_op_begins(Recorder& recorder, const RawEvent& event,
+                          const TakenStack& stack = {}) noexcept;
 
 // `settle(recorder)` is called when the innermost op of this thread ends, if settle_at_op_end() was
 // called in it: the size of what it allocated can be known then.

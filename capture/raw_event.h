@@ -24,6 +24,12 @@ enum class RawKind : std::uint8_t {
   kModuleEnter,    // id: module, address: sequence number, extra: autograd thread, flag: recompute
   kModuleLeave,    // likewise
   kNodeBegin,      // an autograd node: address: sequence number, extra: autograd thread, id: depth
+  kNodesMade,      // address: the first one's sequence number, extra: autograd thread, id: stack
+  kStack,          // of this thread's next allocation: id: stack, size: the same without the
+                   // library's lines at its end
+  kBackwardStack,  // likewise, of the call of backward
+  kRegionBegin,    // id: name
+  kRegionEnd,      //
   kPhaseBegin,     // id: phase
   kPhaseEnd,       // id: phase
   kStepEnd,        //

@@ -2,6 +2,9 @@
 
 #include <c10/util/Exception.h>
 
+#include <peakline/size_bound.h>
+
+#include "capture/call_stacks.h"
 #include "capture/cuda_reports.h"
 #include "capture/cuda_trace.h"
 #include "capture/fake_storage.h"
@@ -24,7 +27,10 @@ Result<std::unique_ptr<Session>> Session::start(Spool& spool, const SessionOptio
         "peakline is already tracking this process, and one recording cannot contain another; "
         "leave the first track() block before entering the next");
   }
-  Result<Recorder*> recorder = Recorder::start(spool, options.info);
+  WriterOptions writing;
+  if (options.max_size > 0) writing.filter = make_size_bound(Bytes(options.max_size));
+  Result<Recorder*> recorder =
+      Recorder::start(spool, options.info, options.stacks, std::move(writing));
   if (!recorder.ok()) return recorder.status();
   return std::unique_ptr<Session>(
       new Session(**recorder, options, module_type, std::move(discover)));
@@ -48,11 +54,13 @@ Status Session::watch() {
   if (!host.ok()) return host.status();
   host_ = std::move(*host);
   if (options_.cuda) PEAKLINE_RETURN_IF_ERROR(watch_cuda());
-  ops_ = std::make_unique<OpObserver>(options_.ops);
+  ops_ = std::make_unique<OpObserver>(options_.ops, takes_stacks());
   AllocGate::expect(nullptr);
   if (options_.repeats) recorder_.repeat_steps(&AllocGate::expect);
   g_recorder.store(&recorder_, std::memory_order_release);
-  return {};
+  if (recorder_.fault().empty()) return {};
+  g_recorder.store(nullptr, std::memory_order_release);
+  return io_error(std::string(recorder_.fault()));
 }
 
 // The allocator's trace comes from all threads and is in nobody's way; its reports to the profiler
@@ -134,6 +142,23 @@ void Session::fake_tensor(const at::Tensor& tensor, c10::Device device) {
   if (device.is_meta()) return;
   note_fake_tensor(recorder_, tensor, devices_.of(device), device.is_cuda() ? kCudaRounding : 1);
 }
+
+bool Session::takes_stacks() const noexcept {
+  return options_.stacks.from_bytes != StackOptions::kNever;
+}
+
+void Session::phase(Phase phase, bool begins) {
+  if (phase == Phase::kBackward && begins && takes_stacks()) {
+    recorder_.push(stack_event(take_stack(recorder_), RawKind::kBackwardStack));
+  }
+  recorder_.phase(phase, begins);
+}
+
+void Session::region_begin(const std::string& name) {
+  recorder_.push({.id = recorder_.words().name(name).raw(), .kind = RawKind::kRegionBegin});
+}
+
+void Session::region_end() { recorder_.push({.kind = RawKind::kRegionEnd}); }
 
 void Session::marker(const std::string& name) {
   recorder_.push({.id = recorder_.words().name(name).raw(), .kind = RawKind::kMarker});

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <peakline/event.h>
 #include <peakline/status.h>
@@ -27,10 +28,12 @@ namespace peakline::capture {
 
 struct SessionOptions {
   bool ops = true;
-  bool cuda = false;        // watch CUDA's allocator, too
-  bool cuda_trace = false;  // it is torch's caching allocator, which has a trace
-  bool repeats = true;      // steps that repeat need not be watched (see StepTape)
+  bool cuda = false;          // watch CUDA's allocator, too
+  bool cuda_trace = false;    // it is torch's caching allocator, which has a trace
+  bool repeats = true;        // steps that repeat need not be watched (see StepTape)
+  std::int64_t max_size = 0;  // of the recording, in bytes (see size_bound.h); 0: none
   RunInfo info;
+  StackOptions stacks;
 };
 
 // At most one at a time in a process. All functions need the GIL; start and stop the same thread.
@@ -52,6 +55,13 @@ class Session {
   Status stop();
   // The recording can be read up to this point.
   Status sync() { return recorder_.sync(); }
+  // Tracking ends here, because of something that went wrong, and the program goes on as if nobody had
+  // watched; stop() puts everything back as ever. The first reason counts.
+  void fail(std::string_view why) noexcept { recorder_.fail(why); }
+  // Why it ended; empty while all is well.
+  [[nodiscard]] std::string_view fault() noexcept { return recorder_.fault(); }
+  // Called once when it ends, on whatever thread that is.
+  void on_fault(void (*tell)()) noexcept { recorder_.on_fault(tell); }
   // CUDA has just been started, so its allocator can be listened to.
   void cuda_started();
 
@@ -76,7 +86,10 @@ class Session {
   void owned_by(const at::Tensor& tensor, ModuleId module, const std::string& name);
   void fake_tensor(const at::Tensor& tensor, c10::Device device);
 
-  void phase(Phase phase, bool begins) { recorder_.phase(phase, begins); }
+  void phase(Phase phase, bool begins);
+  // The program is in a part of itself that it gave a name, until the end of the innermost one.
+  void region_begin(const std::string& name);
+  void region_end();
   void step_end() {
     recorder_.push({.kind = RawKind::kStepEnd});
     AllocGate::step_end();
@@ -91,6 +104,7 @@ class Session {
   Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
           ModuleCalls::Discover discover);
   Status watch_cuda();
+  [[nodiscard]] bool takes_stacks() const noexcept;
 
   Recorder& recorder_;  // lives for ever, as the devices do
   Devices& devices_;

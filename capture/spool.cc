@@ -9,11 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <peakline/new_file.h>
+
 namespace peakline::capture {
 namespace {
 
 Status cannot(const char* verb, const std::string& name) {
-  return io_error(std::string("cannot ") + verb + " '" + name + "': " + std::strerror(errno));
+  const bool named = name != "a temporary file";
+  return io_error(std::string("cannot ") + verb + (named ? " '" + name + "'" : " " + name) + ": " +
+                  std::strerror(errno));
 }
 
 int open_unnamed() {
@@ -32,11 +36,14 @@ int open_again(int file, int flags) {
 }  // namespace
 
 Result<std::shared_ptr<Spool>> Spool::open(const std::string& path) {
-  const int file = path.empty()
-                       ? open_unnamed()
-                       : ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return cannot("create", path.empty() ? "a temporary file" : path);
-  return std::shared_ptr<Spool>(new Spool(file, path.empty() ? "the recording" : path));
+  if (path.empty()) {
+    const int file = open_unnamed();
+    if (file < 0) return cannot("create", "a temporary file");
+    return std::shared_ptr<Spool>(new Spool(file, "the recording"));
+  }
+  const Result<int> file = open_new_file(path, /*readable=*/true);
+  if (!file.ok()) return file.status();
+  return std::shared_ptr<Spool>(new Spool(*file, path));
 }
 
 Result<std::shared_ptr<Spool>> Spool::open_existing(const std::string& path) {

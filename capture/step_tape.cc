@@ -8,7 +8,11 @@ namespace {
 
 // Read from the tape while steps repeat.
 bool is_op(RawKind kind) { return kind == RawKind::kOpBegin || kind == RawKind::kOpEnd; }
-bool is_taped(RawKind kind) { return is_op(kind) || kind == RawKind::kNodeBegin; }
+bool is_numbered(RawKind kind) {
+  return kind == RawKind::kNodeBegin || kind == RawKind::kNodesMade;
+}
+bool is_stack(RawKind kind) { return kind == RawKind::kStack || kind == RawKind::kBackwardStack; }
+bool is_taped(RawKind kind) { return is_op(kind) || is_numbered(kind) || is_stack(kind); }
 
 bool is_module(RawKind kind) {
   return kind == RawKind::kModuleEnter || kind == RawKind::kModuleLeave;
@@ -186,7 +190,8 @@ void StepTape::play(Tape& tape, std::size_t until, std::uint64_t ticks) {
     RawEvent raw = item.raw;
     raw.ticks = ticks;
     if (item.is(RawKind::kLabel)) play_label(raw, item);
-    if (item.is(RawKind::kNodeBegin)) out_.on(node_now(raw));
+    if (is_numbered(raw.kind)) out_.on(node_now(raw));
+    if (is_stack(raw.kind)) out_.on(raw);
     if (!is_op(raw.kind)) continue;
     if (item.is(RawKind::kOpBegin)) {
       ++tape.open;

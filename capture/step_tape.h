@@ -35,8 +35,8 @@ class ExpectedAllocs {
 
 // Being told of every op and of every autograd node costs the program about a microsecond each; being
 // told of every allocation costs next to nothing. Training steps repeat, so the ops and nodes of two
-// equal steps in a row are kept as a tape, and so is which of their blocks are parameters, gradients
-// and optimizer state. While later steps allocate the same sizes in the same modules in the same
+// equal steps in a row are kept as a tape, and so is where in the program their blocks come from,
+// and which of them are parameters, gradients and optimizer state. While later steps allocate the same sizes in the same modules in the same
 // order, all this is read from the tape, torch is not asked for it, and nobody walks over the
 // parameters. The first difference ends this: they are watched again, until two steps in a row are
 // equal.

@@ -2,11 +2,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <peakline/dictionary.h>
 #include <peakline/trace.h>
+
+#include "capture/source_lines.h"
 
 namespace peakline::capture {
 
@@ -35,8 +41,13 @@ class Words {
     return words_.intern_thread(name);
   }
 
-  // Gives the writer every word that it does not have yet.
-  void tell(TraceWriter& writer);
+  // A line of the program, and a stack of such lines, the outermost first.
+  LineId line(std::string_view file, std::string_view function, std::uint32_t number, bool library);
+  StackId stack(std::span<const LineId> lines);
+
+  // Gives the writer every word that it does not have yet; lines with their text when there are
+  // `sources`.
+  void tell(TraceWriter& writer, SourceLines* sources = nullptr);
   // Forgets everything; ids given out before mean nothing any more.
   void clear();
   // For the forking thread: nobody is in the middle of anything meanwhile.
@@ -45,9 +56,16 @@ class Words {
  private:
   // So many words of each table; the first of some is there from the beginning.
   struct Counts {
-    std::size_t names, ops, modules, devices, threads;
+    std::size_t names, ops, modules, devices, threads, lines, stacks;
   };
   [[nodiscard]] static Counts count(const Dictionary& words) noexcept;
+
+  struct Place {
+    std::string file;
+    std::uint32_t number;
+  };
+  [[nodiscard]] std::vector<Place> new_places();
+  void tell_code(TraceWriter& writer, const std::vector<std::string>& texts, std::size_t stacks);
 
   std::mutex mutex_;
   Dictionary words_;

@@ -1,4 +1,5 @@
 // peakline diff: what changed between two recordings, as text, JSON or HTML.
+#include <map>
 #include <string>
 
 #include <peakline/diff.h>
@@ -19,7 +20,13 @@ struct Flags {
   std::string json;
   std::string html;
   std::size_t top = 10;
+  std::string view;
+  DiffBy by = DiffBy::kEverything;
 };
+
+const std::map<std::string, DiffBy> kViews{
+    {"category", DiffBy::kCategory}, {"module", DiffBy::kModule},     {"op", DiffBy::kOp},
+    {"line", DiffBy::kLine},         {"function", DiffBy::kFunction}, {"file", DiffBy::kFile}};
 
 Status answer(const Flags& flags, const RunDiff& diff) {
   if (!flags.json.empty()) {
@@ -33,10 +40,16 @@ Status answer(const Flags& flags, const RunDiff& diff) {
   }
   if (!flags.json.empty() || !flags.html.empty()) return {};
   const Paint paint(wants_colour());
-  return write_output("-", diff_text(flags.before, flags.after, diff, flags.top, paint));
+  return write_output("-", diff_text(flags.before, flags.after, diff, flags.top, paint, flags.by));
 }
 
-int run_diff(const Flags& flags) {
+int run_diff(Flags& flags) {
+  if (const auto view = kViews.find(flags.view); view != kViews.end()) {
+    flags.by = view->second;
+  } else if (!flags.view.empty()) {
+    return refuse_input(invalid_input("there is no view by '" + flags.view +
+                                      "'; choose category, module, op, line, function or file"));
+  }
   const Result<Summary> before = read_summary(flags.before);
   if (!before.ok()) return refuse_input(before.status());
   const Result<Summary> after = read_summary(flags.after);
@@ -52,13 +65,17 @@ int run_diff(const Flags& flags) {
 
 Command add_diff(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* parser =
-      program.add_subcommand("diff", "What grew between two recordings, by category, module, op");
+  CLI::App* parser = program.add_subcommand(
+      "diff", "What grew between two recordings, by category, module, op, line");
   parser->add_option("before", flags->before, "A recording (.peak)")->required();
   parser->add_option("after", flags->after, "Another one, to compare with it")->required();
   parser->add_option("--top", flags->top, "How many rows of each table to show")
       ->capture_default_str()
       ->type_name("N");
+  parser
+      ->add_option("--by", flags->view,
+                   "One table only: category, module, op, line, function, file")
+      ->type_name("NAME");
   parser->add_option("--json", flags->json, "Write all changes as JSON; - is stdout")
       ->type_name("FILE");
   parser->add_option("-o,--output", flags->html, "Write a page to look at; - is stdout")

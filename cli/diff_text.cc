@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
 
 namespace peakline::cli {
 namespace {
@@ -30,6 +33,39 @@ std::string table(std::string_view title, const std::vector<Change>& rows, std::
   return out;
 }
 
+// Lines added up by the part of their names that `of` gives.
+std::vector<Change> added_up(const std::vector<Change>& lines,
+                             const std::function<std::string(const std::string&)>& of) {
+  std::map<std::string, Change> sums;
+  for (const Change& line : lines) {
+    Change& sum = sums[of(line.name)];
+    sum.name = of(line.name);
+    sum.before += line.before;
+    sum.after += line.after;
+  }
+  std::vector<Change> rows;
+  rows.reserve(sums.size());
+  for (const auto& [name, sum] : sums) rows.push_back(sum);
+  std::stable_sort(rows.begin(), rows.end(), [](const Change& a, const Change& b) {
+    return std::llabs(a.grown().raw()) > std::llabs(b.grown().raw());
+  });
+  return rows;
+}
+
+// Names are "model.py:12 forward: text".
+std::string file_of(const std::string& name) {
+  return name.substr(0, name.rfind(':', name.find(' ')));
+}
+
+std::vector<Change> by_file(const std::vector<Change>& lines) { return added_up(lines, file_of); }
+
+std::vector<Change> by_function(const std::vector<Change>& lines) {
+  return added_up(lines, [](const std::string& name) {
+    const std::size_t space = std::min(name.find(' '), name.size());
+    return file_of(name) + name.substr(space, name.find(": ", space) - space);
+  });
+}
+
 std::string total_line(const Change& change) {
   return fmt::format("  {:<16} {:>10} → {:>10}   {}\n", change.name, format_size(change.before),
                      format_size(change.after), change_text(change));
@@ -54,19 +90,29 @@ std::string change_text(const Change& change) {
       100 * static_cast<double>(change.grown().raw()) / static_cast<double>(change.before.raw()));
 }
 
-std::string changes_text(const RunDiff& diff, std::size_t top, const Paint& paint) {
-  return table("Category", diff.categories, top, paint) +
-         table("Module, itself", diff.module_groups, top, paint) +
-         table("Op", diff.ops, top, paint);
+std::string changes_text(const RunDiff& diff, std::size_t top, const Paint& paint, DiffBy by) {
+  const auto wanted = [by](DiffBy one) { return by == DiffBy::kEverything || by == one; };
+  std::string out;
+  if (wanted(DiffBy::kCategory)) out += table("Category", diff.categories, top, paint);
+  if (wanted(DiffBy::kModule)) out += table("Module, itself", diff.module_groups, top, paint);
+  if (wanted(DiffBy::kOp)) out += table("Op", diff.ops, top, paint);
+  if (wanted(DiffBy::kLine)) out += table("Line", diff.lines, top, paint);
+  if (by == DiffBy::kFile) out += table("File", by_file(diff.lines), top, paint);
+  if (by == DiffBy::kFunction) out += table("Function", by_function(diff.lines), top, paint);
+  return out;
 }
 
 std::string diff_text(const std::string& before, const std::string& after, const RunDiff& diff,
-                      std::size_t top, const Paint& paint) {
+                      std::size_t top, const Paint& paint, DiffBy by) {
   std::string out = paint.bold(shorten(printable(before), 38)) + " → " +
                     paint.bold(shorten(printable(after), 38));
   out += "\n" + device_line(diff) + total_line(diff.allocated);
   if (diff.reserved) out += total_line(*diff.reserved);
-  const std::string changes = changes_text(diff, top, paint);
+  const std::string changes = changes_text(diff, top, paint, by);
+  const bool by_code = by == DiffBy::kLine || by == DiffBy::kFile || by == DiffBy::kFunction;
+  if (by_code && (diff.before.lines.empty() || diff.after.lines.empty())) {
+    return out + "\nOne of them has no call stacks, so there are no lines to compare.\n";
+  }
   return out + (changes.empty() ? "\nBoth hold the same at their peaks.\n" : changes);
 }
 

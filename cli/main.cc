@@ -17,11 +17,12 @@ struct PythonCommand {
   const char* help;
 };
 
-constexpr std::array<PythonCommand, 5> kPythonCommands{{
+constexpr std::array<PythonCommand, 6> kPythonCommands{{
     {"calibrate", "_calibrate", "Measure a profile of the GPU at hand"},
     {"estimate", "_estimate_script", "How much memory a training script needs, without a GPU"},
     {"fit", "_fit_script", "The largest batch, or other argument of a script, that fits a GPU"},
     {"kv", "_kv_script", "How many tokens and requests a model can serve on a GPU"},
+    {"plan", "_plan_script", "What to change so that a script fits a GPU, and what it costs"},
     {"run", "_run_script", "Track a training script as it really runs"},
 }};
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <peakline/new_file.h>
 #include <peakline/text.h>
 
 #include "command.h"
@@ -15,9 +16,12 @@ namespace peakline::cli {
 
 Status write_output(const std::string& path, std::string_view text) {
   const bool to_stdout = path == "-";
-  std::FILE* file = to_stdout ? stdout : std::fopen(path.c_str(), "wb");
-  if (file == nullptr) {
-    return io_error("cannot write " + path + ": " + std::strerror(errno));
+  std::FILE* file = stdout;
+  if (!to_stdout) {
+    const Result<int> opened = open_new_file(path);
+    if (!opened.ok()) return opened.status();
+    file = ::fdopen(*opened, "wb");
+    if (file == nullptr) return io_error("cannot write " + path + ": " + std::strerror(errno));
   }
   bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   good &= (to_stdout ? std::fflush(file) : std::fclose(file)) == 0;

@@ -3,6 +3,8 @@
 #include <array>
 #include <span>
 
+#include <peakline/advice.h>
+
 namespace peakline::cli {
 
 Result<TraceReader> open_recording(const std::string& path) {
@@ -15,6 +17,11 @@ Result<Summary> read_summary(const std::string& path, const SummaryOptions& opti
   Result<TraceReader> reader = open_recording(path);
   if (!reader.ok()) return reader.status();
   return summarize(*reader, options);
+}
+
+void add_advice(Summary& summary, const std::string& path) {
+  Result<std::vector<Saving>> advice = advise([&path] { return open_file_source(path); });
+  if (advice.ok()) summary.advice = std::move(*advice);
 }
 
 Result<std::string> read_text(const std::string& path) {

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "output.h"
 #include "page.h"
+#include "recording.h"
 
 namespace peakline::cli {
 namespace {
@@ -27,8 +28,9 @@ std::string html_beside(const std::string& recording) {
 
 int run_report(const Flags& flags) {
   const auto open = [&flags] { return open_file_source(flags.recording); };
-  const Result<Report> report = build_report(open);
+  Result<Report> report = build_report(open);
   if (!report.ok()) return refuse_input(report.status());
+  add_advice(report->summary, flags.recording);
   const Result<std::string> page =
       fill_page(kReportPage, report_to_json(*report, file_name(flags.recording)));
   if (!page.ok()) return refuse_input(page.status());

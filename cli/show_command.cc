@@ -1,4 +1,5 @@
 // peakline show: what a recording says, as text, JSON or CSV.
+#include <map>
 #include <string>
 
 #include <peakline/show_text.h>
@@ -18,6 +19,8 @@ struct Flags {
   std::string csv;
   std::string table = "modules";
   ShowOptions show;
+  std::string view;
+  bool growth = false;
   bool live = false;
 };
 
@@ -34,13 +37,27 @@ Status answer(const Flags& flags, const Summary& summary) {
   return write_output("-", show_text(flags.recording, summary, flags.show, Paint(wants_colour())));
 }
 
-int run_show(const Flags& flags) {
+const std::map<std::string, ShowBy> kViews{
+    {"category", ShowBy::kCategory}, {"module", ShowBy::kModule},     {"op", ShowBy::kOp},
+    {"line", ShowBy::kLine},         {"function", ShowBy::kFunction}, {"file", ShowBy::kFile},
+    {"region", ShowBy::kRegion}};
+
+int run_show(Flags& flags) {
+  if (const auto view = kViews.find(flags.view); view != kViews.end()) {
+    flags.show.by = view->second;
+  } else if (!flags.view.empty()) {
+    return refuse_input(
+        invalid_input("there is no view by '" + flags.view +
+                      "'; choose category, module, op, line, function, file or region"));
+  }
+  if (flags.growth) flags.show.by = ShowBy::kGrowth;
   if (flags.live) {
     if (flags.json.empty() && flags.csv.empty()) return follow(flags.recording);
     return refuse_input(invalid_input("--live shows text: --json and --csv come after the run"));
   }
-  const Result<Summary> summary = read_summary(flags.recording);
+  Result<Summary> summary = read_summary(flags.recording);
   if (!summary.ok()) return refuse_input(summary.status());
+  add_advice(*summary, flags.recording);
   if (Status status = answer(flags, *summary); !status.ok()) return fail_to_write(status);
   for (const std::string& warning : summary->warnings) complain(warning);
   return kYes;
@@ -59,17 +76,24 @@ Command add_show(CLI::App& program) {
   parser->add_option("--top", flags->show.top, "How many ops to show")
       ->capture_default_str()
       ->type_name("N");
+  parser
+      ->add_option("--by", flags->view,
+                   "One table only: category, module, op, line, function, file, region")
+      ->type_name("NAME");
+  parser->add_flag("--growth", flags->growth, "What keeps more memory with every step");
   parser->add_option("--json", flags->json, "Write everything as JSON; - is stdout")
       ->type_name("FILE");
   parser->add_option("--csv", flags->csv, "Write one table as CSV; - is stdout")->type_name("FILE");
   parser
-      ->add_option("--table", flags->table,
-                   "Which table --csv writes: categories, modules, ops, steps, timeline")
+      ->add_option(
+          "--table", flags->table,
+          "Which table --csv writes: categories, modules, ops, lines, regions, steps,\ntimeline")
       ->capture_default_str()
       ->type_name("NAME");
   parser->add_flag("--live", flags->live, "Follow a recording that is still being written");
   parser->footer(
-      "Example:\n  peakline show run.peak --depth 3\n  peakline show run.peak --live\n  peakline "
+      "Example:\n  peakline show run.peak --depth 3\n  peakline show run.peak --by line\n  "
+      "peakline show run.peak --live\n  peakline "
       "show run.peak --json - | jq "
       ".peak_allocated");
   return {parser, [flags] { return run_show(*flags); }};

@@ -11,6 +11,7 @@ gtest_discover_tests(conformance_tests DISCOVERY_TIMEOUT 60)
 
 add_executable(allocator_tests
   conformance/allocator_suite_test.cc
+  unit/allocator/advice_test.cc
   unit/allocator/config_test.cc
   unit/allocator/driver_model_test.cc
   unit/allocator/free_list_test.cc

@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include <peakline/category.h>
+
 namespace peakline::vgpu {
 
 std::atomic<Engine*> g_engine{nullptr};

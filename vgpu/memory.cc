@@ -11,6 +11,8 @@
 
 #include <peakline/category.h>
 
+#include "capture/call_stacks.h"
+#include "capture/recorder.h"
 #include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/high_water.h"
@@ -123,6 +125,10 @@ bool Memory::allocated_since_failure() {
   return allocated_since_failure_;
 }
 
+bool Memory::records() const noexcept {
+  return recorder_ != nullptr && capture::current_recorder() == recorder_;
+}
+
 void Memory::record_into(capture::Recorder* recorder) {
   const std::lock_guard guard(mutex_);
   recorder_ = recorder;
@@ -147,7 +153,8 @@ void Memory::on_segment(int device, const SegmentChange& change) {
 void Memory::write_alloc(const Device& device, const Block& block, std::uint64_t requested,
                          std::uint32_t stream, OpName* op, CategoryId category,
                          Certainty certainty) {
-  std::array<capture::RawEvent, 5> events;
+  const capture::TakenStack stack = capture::take_stack_of(*recorder_, block.bytes);
+  std::array<capture::RawEvent, 6> events;
   std::size_t count = 0;
   if (op != nullptr) {
     if (op->recorder != recorder_->serial()) {
@@ -156,6 +163,7 @@ void Memory::write_alloc(const Device& device, const Block& block, std::uint64_t
     }
     events[count++] = {.id = op->id.raw(), .kind = capture::RawKind::kOpBegin};
   }
+  if (stack.stack != StackId{}) events[count++] = capture::stack_event(stack);
   events[count++] = {.address = block.address,
                      .size = block.bytes,
                      .extra = requested,
@@ -194,7 +202,8 @@ std::optional<Block> Memory::allocate(int device, std::uint64_t bytes, std::uint
   allocated_since_failure_ = got.ok();
   if (!got.ok()) {
     if (records()) {
-      recorder_->push(
+      capture::push_failure(
+          *recorder_,
           {.size = bytes, .kind = capture::RawKind::kOutOfMemory, .device = where.recorded.raw()});
     }
     return std::nullopt;

@@ -17,10 +17,13 @@
 #include <peakline/allocator_config.h>
 #include <peakline/device_model.h>
 #include <peakline/device_profile.h>
+#include <peakline/ids.h>
 #include <peakline/kernel_memory.h>
 #include <peakline/status.h>
 
-#include "capture/recorder.h"
+namespace peakline::capture {
+class Recorder;
+}
 
 namespace peakline::vgpu {
 
@@ -140,9 +143,7 @@ class Memory {
   };
 
   // Not in a forked child, where nobody takes what is pushed.
-  [[nodiscard]] bool records() const noexcept {
-    return recorder_ != nullptr && capture::current_recorder() == recorder_;
-  }
+  [[nodiscard]] bool records() const noexcept;
   void launched_first(int device);
   void driver_takes(int device, DriverUse use);
   void make_allocators();

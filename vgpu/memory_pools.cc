@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "capture/recorder.h"
 #include "vgpu/memory.h"
 
 namespace peakline::vgpu {

@@ -8,10 +8,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+
+from peakline import _new_file
 
 FAILED = 1
 BAD_USAGE = 2
@@ -104,7 +105,7 @@ def _with_times(text: str, seconds: float, table_path: str | None) -> str:
 
     rows = _calibrate_time.table(seconds=seconds)
     if table_path:
-        Path(table_path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        _new_file.write_text(table_path, "".join(json.dumps(row) + "\n" for row in rows))
     sheet = _calibrate_time.data_sheet(torch.cuda.get_device_name())
     return _calibrate_time.calibrated(text, rows, _calibrate_time.host(), sheet)
 
@@ -148,7 +149,7 @@ def main(argv: list[str]) -> int:
         print(text, end="")
         return 0
     try:
-        Path(args.output).write_text(text)
+        _new_file.write_text(args.output, text)
     except OSError as error:
         _complain(f"{args.output}: {error.strerror}")
         return FAILED

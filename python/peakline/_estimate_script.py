@@ -8,10 +8,11 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from peakline import _C, _scratch, _script
+from peakline import _C, _new_file, _scratch, _script
 from peakline._ending import SO_FAR
 from peakline._estimate import all_ranks, arguments, host, job, needed, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
@@ -105,6 +106,7 @@ class _Estimate:
                 stand_ins=args.stand_ins,
                 progress=complain,
                 clock=not args.no_clock,
+                source=not args.no_source,
             )
             self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
@@ -117,7 +119,8 @@ class _Estimate:
             self._finders = Finders(gpu.steps)
             self._longest = LongestFirst()
             self._overlay = Overlay()
-            with gpu as self._recording:
+            self._applied = self._apply_plan()
+            with self._around(gpu), gpu as self._recording:
                 ended = self._run_script()
                 if ended.partial:
                     gpu.ended_early(ended.partial)
@@ -126,6 +129,22 @@ class _Estimate:
         except (ValueError, OSError) as error:
             complain(str(error))
             return BAD_USAGE, None
+
+    def _apply_plan(self) -> Any:
+        if self._args.planned is None:
+            return None
+        from peakline._plan.applied import Applied
+
+        return Applied(self._args.planned)
+
+    @contextlib.contextmanager
+    def _around(self, gpu: Any) -> Iterator[None]:
+        """What changes the script, and what looks at it, from before there is a GPU."""
+        with contextlib.ExitStack() as stack:
+            for one in (self._applied, self._args.probe):
+                if one is not None:
+                    stack.enter_context(one.before(gpu))
+            yield
 
     def _run_script(self) -> Any:
         from peakline._estimate import deadline, outcome
@@ -193,6 +212,9 @@ class _Estimate:
         from peakline._estimate import answer, outcome
 
         args, gpu, recording = self._args, self._gpu, self._recording
+        if self._applied is not None and self._applied.refused:
+            complain(f"the plan cannot be applied: {self._applied.refused}")
+            return BAD_USAGE, None
         if args.output:
             recording.save(_output(args, self._rank))
         has_answer = any(device.startswith("cuda") for device in recording.devices)
@@ -218,6 +240,8 @@ class _Estimate:
         found["chose_batch"] = self._finders.searched
         found = gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
         host.complete(found, gpu.pinned_peak(), args.host_memory)
+        if args.planned is not None:
+            found["plan"] = args.planned.to_json()
         return ended.exit, found
 
 
@@ -253,11 +277,13 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:
-        Path(args.json).write_text(json.dumps(found) + "\n")
+        _new_file.write_text(args.json, json.dumps(found) + "\n")
     if args.json != "-":
         what = args.hf or args.script or f"-m {args.module}"
         print(_C.estimate_text(json.dumps(host.gpu_side(found)), what, seconds), end="")
         print(generation.line(found), host.line(found), sep="", end="")
+        if args.planned is not None:
+            print(f"\nWith the plan: {'; '.join(args.planned.changes()) or 'no change'}.")
     return status if found["fits"] else outcome.DOES_NOT_FIT
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from peakline import _script
+from peakline import _new_file, _script
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._fit import arguments, text, variables
 from peakline._fit.search import Found, Try, largest
@@ -37,7 +36,7 @@ def main(argv: list[str]) -> int:
         print(json.dumps(answer))
     else:
         if orders.json:
-            Path(orders.json).write_text(json.dumps(answer) + "\n")
+            _new_file.write_text(orders.json, json.dumps(answer) + "\n")
         print(text.of_fit(answer), end="")
     return 0 if answer["fits"] else DOES_NOT_FIT
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from peakline import _C, _scratch, _script
+from peakline import _C, _new_file, _scratch, _script
 from peakline._estimate import arguments, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._kv.serving import Serving, sharded
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     told = _told(found, answer, args)
     if args.json:
         text = json.dumps(told) + "\n"
-        sys.stdout.write(text) if args.json == "-" else Path(args.json).write_text(text)
+        sys.stdout.write(text) if args.json == "-" else _new_file.write_text(args.json, text)
     if args.json != "-":
         print(_text(told), end="")
     return 0 if found.requests else DOES_NOT_FIT
@@ -66,7 +66,7 @@ def _parser() -> _Parser:
     parser.add_argument("--gpu", default="h200", metavar="NAME", help="default: h200")
     parser.add_argument(
         "--memory",
-        type=arguments._size,
+        type=arguments.size,
         metavar="SIZE",
         help="what the allocator may reserve; default: all of the GPU's",
     )

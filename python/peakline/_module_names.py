@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor, nn
 
 from peakline import _C
+from peakline._faults import Faults
 from peakline._module_owners import ModuleOwners
 from peakline._patches import Patches
 
 # torch.compile wraps a module in one that people did not write; its name says nothing.
 _COMPILE_WRAPPER = "_orig_mod"
 
+OnModel = Callable[[nn.Module], None]
+
 
 class ModuleNames:
     """Registers module trees with a session: paths as people write them, parameters, buffers."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_model: OnModel | None = None) -> None:
+        self._on_model = on_model  # told of outermost modules, before they run
         self._session: _C.Session | None = None
         self._roots: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -27,9 +31,12 @@ class ModuleNames:
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._owners = ModuleOwners()
 
-    def watch(self, patches: Patches) -> None:
+    def watch(self, patches: Patches, faults: Faults) -> None:
         """From now on it is known what modules that are made belong to."""
-        self._owners.watch(patches)
+        self._owners.watch(patches, faults)
+
+    def outermost(self, module: nn.Module) -> nn.Module:
+        return self._owners.outermost(module)
 
     def roots(self) -> list[nn.Module]:
         """The outermost modules that have been met and still live."""
@@ -68,6 +75,8 @@ class ModuleNames:
         wrapped = getattr(module, _COMPILE_WRAPPER, module)
         kind = type(wrapped).__name__
         self._add_tree(module, self._path_of(wrapped) or self._new_root(kind), kind, 0)
+        if self._on_model is not None:
+            self._on_model(wrapped)
 
     def below(self, path: str, kind: str, running: int) -> int:
         """The module of class `kind` that is `path` below the module that runs, or below any where

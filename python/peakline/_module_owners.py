@@ -16,6 +16,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils.weak import WeakIdKeyDictionary
 
+from peakline._faults import Faults
 from peakline._patches import Patches
 
 
@@ -25,9 +26,10 @@ class ModuleOwners:
         self._around = WeakIdKeyDictionary()  # a reference to the module around each
         self._with_parameters = WeakIdKeyDictionary()
 
-    def watch(self, patches: Patches) -> None:
-        patches.on_restore(register_module_module_registration_hook(self._note_module).remove)
-        patches.on_restore(register_module_parameter_registration_hook(self._note_parameter).remove)
+    def watch(self, patches: Patches, faults: Faults) -> None:
+        module, parameter = faults.guarded(self._note_module), faults.guarded(self._note_parameter)
+        patches.on_restore(register_module_module_registration_hook(module).remove)
+        patches.on_restore(register_module_parameter_registration_hook(parameter).remove)
 
     def outermost(self, module: nn.Module) -> nn.Module:
         """`module` itself where it is part of no other."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,15 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(BAD_USAGE)
 
 
+def _size(text: str) -> int:
+    from peakline.track import largest_size
+
+    try:
+        return largest_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _parse(argv: list[str]) -> argparse.Namespace:
     own, script_args = argv, []
     if "--" in argv:
@@ -38,7 +48,26 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("script", nargs="?", help="the Python script")
     parser.add_argument("-m", dest="module", help="a module to run, as python -m does")
     parser.add_argument("-o", dest="output", metavar="FILE", help="the recording (.peak)")
+    parser.add_argument(
+        "--max-size",
+        type=_size,
+        default=0,
+        metavar="SIZE",
+        help="keep the recording below this: the peaks, and a summary of the rest (200MB)",
+    )
     parser.add_argument("--no-ops", action="store_true", help="leave out op names: a bit faster")
+    parser.add_argument(
+        "--stacks",
+        choices=("large", "all", "off"),
+        default="large",
+        help="which allocations are kept with the lines that asked for them; large: 1 MiB and more",
+    )
+    parser.add_argument(
+        "--no-source", action="store_true", help="keep the text of lines out of the recording"
+    )
+    parser.add_argument(
+        "--on-oom", metavar="FILE.html", help="explain it there when memory runs out"
+    )
     args = parser.parse_args(own)
     if (args.script is None) == (args.module is None):
         parser.error("give either a script or -m MODULE")
@@ -72,25 +101,48 @@ def main(argv: list[str]) -> int:
 
     info = {"command": " ".join([args.script or f"-m {args.module}", *args.script_args])}
     info |= _rank()
-    tracker = Tracker([], [], ops=not args.no_ops, path=output, info=info)
+    tracker = Tracker(
+        [],
+        [],
+        ops=not args.no_ops,
+        path=output,
+        info=info,
+        stacks=args.stacks,
+        source=not args.no_source,
+        max_size=args.max_size,
+    )
     try:
         recording = tracker.start()
     except OSError as error:
         _complain(str(error))
         return BAD_USAGE
     try:
-        status = _script.execute(run)
+        status = _script.execute(_explained(run, args.on_oom) if args.on_oom else run)
         if status:
             tracker.ended_early(f"the script failed (status {status}){SO_FAR}")
     finally:
         tracker.stop()
     sys.stdout.flush()
-    for warning in recording.warnings:
-        _complain(warning)
-    where = [f"{device} {_peak(recording, device)}" for device in recording.devices]
+    try:
+        for warning in recording.warnings:
+            _complain(warning)
+        where = [f"{device} {_peak(recording, device)}" for device in recording.devices]
+    except (ValueError, OSError) as error:  # it was turned off before anything was written
+        _complain(str(error))
+        return status
     summary = ", ".join(where) or "nothing was allocated"
     _complain(f"wrote {output} (peak: {summary}); look at it with: peakline show {output}")
     return status
+
+
+def _explained(run: Callable[[], None], path: str) -> Callable[[], None]:
+    from peakline.explain_oom import explain_oom
+
+    def explained() -> None:
+        with explain_oom(path):
+            run()
+
+    return explained
 
 
 def _rank() -> dict[str, str]:

@@ -33,10 +33,16 @@ class Steps:
         self._only = ""
         self._paused = 0
         self._session: _C.Session | None = None
+        # Around what is done inside the program's own calls.
+        self._guard: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self._listeners: list[Callable[[], None]] = []
 
-    def bind(self, session: _C.Session) -> None:
+    def bind(
+        self, session: _C.Session, guard: contextlib.AbstractContextManager[Any] | None = None
+    ) -> None:
         self._session = session
+        if guard is not None:
+            self._guard = guard
 
     def on_end(self, listener: Callable[[], None]) -> None:
         """Called after every step; may raise."""
@@ -63,12 +69,13 @@ class Steps:
         """`maker` has completed one."""
         if self._paused or (self._only and maker != self._only):
             return
-        if self._session is not None:
-            self._session.step_end()
-        self.done += 1
-        self.maker, self.guessed = maker, guessed
-        for listener in self._listeners:
-            listener()
+        with self._guard:
+            if self._session is not None:
+                self._session.step_end()
+            self.done += 1
+            self.maker, self.guessed = maker, guessed
+            for listener in self._listeners:
+                listener()
 
 
 class FirstOptimizer:

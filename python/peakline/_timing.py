@@ -160,8 +160,9 @@ class FirstInputs:
 
 
 def _compiles() -> bool:
-    """Inductor is imported with the first graph."""
-    return "torch._inductor.compile_fx" in sys.modules
+    """Dynamo counts the frames that it has looked at. Who has imported it need not have used it."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(utils.counters["frames"])
 
 
 class _CompiledCalls:

@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import _guards, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.autograd.variable import Variable
-from torch.fx._symbolic_trace import _Patcher
 from torch.optim.optimizer import (
     Optimizer,
     register_optimizer_step_post_hook,
@@ -20,7 +20,9 @@ from torch.optim.optimizer import (
 )
 
 from peakline import _C
+from peakline._faults import Faults
 from peakline._module_names import ModuleNames
+from peakline._optimizer_kinds import is_fusable
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps
 from peakline._storage_resizes import follow_resizes
@@ -29,10 +31,13 @@ from peakline._storage_resizes import follow_resizes
 class _WatchedEngine:
     """torch's autograd engine, with the beginning and the end of each backward noted."""
 
-    def __init__(self, engine: Any, session: _C.Session, guess: GuessedSteps) -> None:
+    def __init__(
+        self, engine: Any, session: _C.Session, guess: GuessedSteps, faults: Faults
+    ) -> None:
         self._engine = engine
         self._session = session
         self._guess = guess
+        self._faults = faults
         self._depth = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -42,36 +47,53 @@ class _WatchedEngine:
         session = self._session
         if not session.recording:  # somebody who patched over it keeps it beyond the end
             return self._engine.run_backward(*args, **kwargs)
-        if self._depth == 0:
-            self._guess.backward_begins()
-        session.phase(_C.PHASE_BACKWARD, True)
+        with self._faults:
+            if self._depth == 0:
+                self._guess.backward_begins()
+            session.phase(_C.PHASE_BACKWARD, True)
         self._depth += 1
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
             self._depth -= 1
-            session.label_alive_in_step()
-            session.phase(_C.PHASE_BACKWARD, False)
-            if self._depth == 0:
-                self._guess.backward_ended()
+            with self._faults:
+                session.label_alive_in_step()
+                session.phase(_C.PHASE_BACKWARD, False)
+                if self._depth == 0:
+                    self._guess.backward_ended()
+            self._faults.check()
 
 
-def watch_backward(patches: Patches, session: _C.Session, guess: GuessedSteps) -> None:
-    watched = _WatchedEngine(Variable._execution_engine, session, guess)
+def watch_backward(
+    patches: Patches, session: _C.Session, guess: GuessedSteps, faults: Faults
+) -> None:
+    watched = _WatchedEngine(Variable._execution_engine, session, guess, faults)
     patches.set(Variable, "_execution_engine", watched)
 
 
 class OptimizerWatch:
     """Notes optimizer steps and labels what they keep."""
 
-    def __init__(self, session: _C.Session, names: ModuleNames, first: FirstOptimizer) -> None:
+    def __init__(
+        self, session: _C.Session, names: ModuleNames, first: FirstOptimizer, faults: Faults
+    ) -> None:
         self._session = session
         self._names = names
         self._first = first
+        self._faults = faults
         self._met: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._running: list[Optimizer] = []
+        self._fusable: dict[str, None] = {}  # names of classes
 
     def before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if self._faults.why:
+            return None
+        with self._faults:
+            self._begin(optimizer)
+            return self._watch_closure(args, kwargs)
+        return None
+
+    def _begin(self, optimizer: Optimizer) -> None:
         session = self._session
         if optimizer in self._running:  # its last step ended with an exception
             self._end_phases(optimizer)
@@ -80,16 +102,26 @@ class OptimizerWatch:
         if optimizer not in self._met:
             self._met.add(optimizer)
             self.add_parameters(optimizer)
+            self._note_kind(optimizer)
         session.label_alive_in_step()
         session.phase(_C.PHASE_OPTIMIZER, True)
         self._running.append(optimizer)
-        return self._watch_closure(args, kwargs)
+
+    def _note_kind(self, optimizer: Optimizer) -> None:
+        """For advice over the recording: what could be fused."""
+        if is_fusable(optimizer):
+            self._fusable[type(optimizer).__name__] = None
+            self._session.info("fusable_optimizers", ", ".join(self._fusable))
 
     def after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._session.label_state(optimizer.state)
-        self._end_phases(optimizer)
-        if not self._running:
-            self._first.ended(optimizer)
+        self._faults.check()
+        if self._faults.why:
+            return
+        with self._faults:
+            self._session.label_state(optimizer.state)
+            self._end_phases(optimizer)
+            if not self._running:
+                self._first.ended(optimizer)
 
     def _watch_closure(self, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """A closure runs the model: forward, although an optimizer called it. torch takes changed
@@ -103,11 +135,13 @@ class OptimizerWatch:
     def _as_forward(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(closure)
         def forward(*args: Any, **kwargs: Any) -> Any:
-            self._session.phase(_C.PHASE_FORWARD, True)
+            with self._faults:
+                self._session.phase(_C.PHASE_FORWARD, True)
             try:
                 return closure(*args, **kwargs)
             finally:
-                self._session.phase(_C.PHASE_FORWARD, False)
+                with self._faults:
+                    self._session.phase(_C.PHASE_FORWARD, False)
 
         return forward
 
@@ -139,7 +173,7 @@ def watch_optimizers(patches: Patches, watch: OptimizerWatch) -> None:
     patches.on_restore(register_optimizer_step_post_hook(watch.after).remove)
 
 
-def watch_classes(patches: Patches, session: _C.Session) -> None:
+def watch_classes(patches: Patches, session: _C.Session, faults: Faults) -> None:
     """Module classes that are made while tracking are watched like those from before."""
     own = vars(nn.Module).get("__init_subclass__")  # of another library, if any
 
@@ -148,23 +182,27 @@ def watch_classes(patches: Patches, session: _C.Session) -> None:
             own.__get__(None, cls)(**kwargs)
         else:
             super(nn.Module, cls).__init_subclass__(**kwargs)
-        if session.recording:
-            session.watch_type(cls)
+        with faults:
+            if session.recording:
+                session.watch_type(cls)
 
     patches.set(nn.Module, "__init_subclass__", classmethod(init_subclass))
 
 
-def watch_after_tracing(patches: Patches, session: _C.Session) -> None:
+def watch_after_tracing(patches: Patches, session: _C.Session, faults: Faults) -> None:
     """torch.fx puts its own `nn.Module.__call__` in place while it traces, as every compilation
     does. When it puts the old one back, Python gives all classes fresh call slots."""
+    from torch.fx._symbolic_trace import _Patcher  # of torch's own: it may go with a later version
+
     revert = _Patcher.revert_all_patches
 
     def revert_all_patches(patcher: _Patcher) -> Any:
         try:
             return revert(patcher)
         finally:
-            if session.recording:
-                session.watch_type(nn.Module)
+            with faults:
+                if session.recording:
+                    session.watch_type(nn.Module)
 
     patches.set(_Patcher, "revert_all_patches", revert_all_patches)
 
@@ -178,7 +216,9 @@ def watch_resizes(patches: Patches) -> None:
     patches.on_restore(follow_resizes(lambda storage: nothing_more))
 
 
-def watch_fake_tensors(patches: Patches, note: Callable[[FakeTensor], None]) -> None:
+def watch_fake_tensors(
+    patches: Patches, note: Callable[[FakeTensor], None], faults: Faults
+) -> None:
     """Calls `note` for every FakeTensor that an op of the program gives; not for a compiler's, nor
     for those with which DTensor finds out shapes.
 
@@ -196,14 +236,16 @@ def watch_fake_tensors(patches: Patches, note: Callable[[FakeTensor], None]) -> 
             result = dispatch(self, *args, **kwargs)
         finally:
             running.inside = False
-        if not _is_propagating_shards():
-            _note_all(result, note)
+        with faults:
+            if not _is_propagating_shards():
+                _note_all(result, note)
         return result
 
     def noted_from_tensor(self: FakeTensorMode, *args: Any, **kwargs: Any) -> FakeTensor:
         tensor = from_tensor(self, *args, **kwargs)
-        if not _is_compiling():
-            note(tensor)
+        with faults:
+            if not _is_compiling():
+                note(tensor)
         return tensor
 
     patches.set(FakeTensorMode, "__torch_dispatch__", noted_dispatch)
@@ -236,3 +278,23 @@ def _note_all(result: Any, note: Callable[[FakeTensor], None]) -> None:
     elif isinstance(result, (tuple, list)):
         for item in result:
             _note_all(item, note)
+
+
+def watch_ranges(patches: Patches, session: _C.Session, faults: Faults) -> None:
+    """Ranges of NVTX are regions. Those of record_function come from torch's own callbacks."""
+    nvtx: Any = torch.cuda.nvtx
+    push, pop = nvtx.range_push, nvtx.range_pop
+
+    def range_push(msg: str, *args: Any, **kwargs: Any) -> Any:
+        depth = push(msg, *args, **kwargs)  # raises where torch was built without NVTX
+        with faults:
+            session.region_begin(str(msg))
+        return depth
+
+    def range_pop(*args: Any, **kwargs: Any) -> Any:
+        with faults:
+            session.region_end()
+        return pop(*args, **kwargs)
+
+    patches.set(nvtx, "range_push", range_push)
+    patches.set(nvtx, "range_pop", range_pop)

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
+from peakline import _new_file
 from peakline._C import OpLog
 from peakline._dropin.grad_hooks import GradHooks
 from peakline._dropin.stats_file import Levels, read_stats, write_stats
@@ -389,8 +390,7 @@ class MemoryTracker:
         alone = [chart(name, {name: values}, self._markers) for name, values in lines.items()]
         svg_only = output.endswith(".svg")
         text = together if svg_only else page("Memory traces", [together, *alone])
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
+        _new_file.write_text(output, text)
         return output
 
     def save_stats(self, path: str) -> None:

@@ -6,11 +6,12 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from peakline import _C, _html
+from peakline._holders import Holder, find_holders
 from peakline._live import Live, LiveReader
 from peakline._steps import Steps
 from peakline._timing import Timing
@@ -64,6 +65,56 @@ class OpUse:
 
 
 @dataclass(frozen=True)
+class CodePlace:
+    """A line of the program."""
+
+    file: str
+    line: int
+    function: str
+    text: str  # "" when it is not known
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class LineUse:
+    """A line and what it allocated. In backward: the line of the forward call."""
+
+    place: CodePlace
+    called_from: CodePlace | None  # in backward: the line that called it
+    allocations: int
+    at_peak: int
+    allocated: int  # over the whole run
+    largest: int
+    by_category: dict[str, int]  # sums to `at_peak`
+
+
+@dataclass(frozen=True)
+class RegionUse:
+    """A part of the program that it gave a name, with what lies inside it."""
+
+    path: str  # "train / eval": the outermost first
+    entered: int
+    at_peak: int
+    highest: int  # the device's total while the program was in it
+
+
+@dataclass(frozen=True)
+class GrowthUse:
+    """What keeps more with every step."""
+
+    place: CodePlace | None  # None: op and module say where
+    op: str
+    module: str
+    kept: int  # at the end of the last step, by blocks of earlier ones
+    blocks: int
+    per_step: int
+    first_step: int  # of those that left something; 1 is the first
+    last_step: int
+
+
+@dataclass(frozen=True)
 class TimelinePoint:
     event: int
     time_ns: int
@@ -91,7 +142,7 @@ class Run:
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
         if self._summary is None or self._sync is not None:
-            self._summary = _C.summarize(self._spool, self._name)
+            self._summary = _C.summarize(self._spool, self._name, advise=not grows)
         if not grows:
             self._sync = None  # complete: this answer holds
         return self._summary
@@ -158,6 +209,39 @@ class Run:
     def top(self, n: int = 10, device: str | torch.device | int | None = None) -> list[OpUse]:
         """The ops that held most at the peak."""
         return [OpUse(**row) for row in self._device(device)["ops"][:n]]
+
+    def lines(
+        self, n: int | None = None, device: str | torch.device | int | None = None
+    ) -> list[LineUse]:
+        """The lines that held most at the peak, of allocations that were kept with their stacks."""
+        rows = self._device(device)["lines"][:n]
+        return [
+            LineUse(**(row | {key: _place(row[key]) for key in ("place", "called_from")}))
+            for row in rows
+        ]
+
+    def regions(self, device: str | torch.device | int | None = None) -> list[RegionUse]:
+        """The parts of the program that were given a name, in the order of their first use."""
+        return [RegionUse(**row) for row in self._device(device)["regions"]]
+
+    def growth(self, device: str | torch.device | int | None = None) -> list[GrowthUse]:
+        """What keeps more with every step, up to the last one; the largest first."""
+        rows = self._device(device)["growth"]
+        return [GrowthUse(**(row | {"place": _place(row["place"])})) for row in rows]
+
+    def holders(self, n: int = 10, device: str | torch.device | int | None = None) -> list[Holder]:
+        """Who keeps the largest tensors alive that are not parameters: the path to each in Python.
+
+        Looks at the process as it is now, so it needs one in which the run was made and still goes
+        on. It takes as long as a collection of garbage or two, and costs nothing before.
+        """
+        if self._sync is None or not self._sync():
+            raise ValueError(
+                "holders() needs the live process: ask inside the track() block or on the virtual "
+                "GPU; a recording knows which line allocated a tensor, not who holds it"
+            )
+        wanted = None if device is None else torch.device(_device_name(device))
+        return find_holders(n, wanted)
 
     def timeline(self, device: str | torch.device | int | None = None) -> list[TimelinePoint]:
         """Allocated and reserved bytes over the run, in at most a few hundred points."""
@@ -239,12 +323,49 @@ class Run:
         return str(self._answers()["text"]).rstrip("\n")
 
 
+class NotTracked(Run):
+    """The run of a block that could not be tracked: every question says why."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._sync = None
+        self._steps = None
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError(f"this run was not tracked: {self._why}")
+
+    def _answers(self) -> dict[str, Any]:
+        self._refuse()
+
+    def live_devices(self) -> list[Live]:
+        self._refuse()
+
+    def timing(self) -> Timing:
+        self._refuse()
+
+    def spool(self) -> _C.Spool:
+        self._refuse()
+
+    def on_step(self, report: Callable[[Run], object], every: int = 1) -> None:
+        """No step will be told of; the program that wants them goes on."""
+
+    def __str__(self) -> str:
+        return f"This run was not tracked: {self._why}."
+
+    def _repr_html_(self) -> str:
+        return _html.run_as_html(str(self), [])
+
+
 def load(path: str | os.PathLike[str]) -> Run:
     """Opens a recording (`.peak`)."""
     name = os.fspath(path)
     run = Run(_C.Spool.open_existing(name), name=name)
     run._answers()
     return run
+
+
+def _place(found: dict[str, Any] | None) -> CodePlace | None:
+    return None if found is None else CodePlace(**found)
 
 
 def _device_name(device: str | torch.device | int) -> str:

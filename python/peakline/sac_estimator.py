@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import SAC_IGNORED_OPS
 
+from peakline import _new_file
 from peakline._dropin import sac_order, tradeoff_chart
 from peakline._dropin.op_times import gives_view, tensors_in
 from peakline._dropin.sac_stats import (
@@ -212,7 +213,7 @@ class SACEstimator(TorchDispatchMode):
         if save_tradeoff_graph:
             folder = Path("tradeoff_graphs")
             folder.mkdir(exist_ok=True)
-            (folder / f"{filename}.svg").write_text(tradeoff_chart.svg(filename, stats))
+            _new_file.write_text(folder / f"{filename}.svg", tradeoff_chart.svg(filename, stats))
         return stats
 
     def pwlf_sac_tradeoff_curve(

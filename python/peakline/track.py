@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TypeVar
 
@@ -13,10 +14,11 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import Optimizer
 
-from peakline import _C, _cuda_baseline
+from peakline import _C, _cuda_baseline, _stacks
 from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
-from peakline._module_names import ModuleNames
+from peakline._faults import Faults
+from peakline._module_names import ModuleNames, OnModel
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps, Steps
 from peakline._torch_patches import (
@@ -26,9 +28,10 @@ from peakline._torch_patches import (
     watch_classes,
     watch_fake_tensors,
     watch_optimizers,
+    watch_ranges,
     watch_resizes,
 )
-from peakline.run import Run
+from peakline.run import NotTracked, Run
 
 T = TypeVar("T")
 Models = nn.Module | Iterable[nn.Module] | None
@@ -42,6 +45,17 @@ _RUNNING: list[Tracker] = []
 def current_run() -> Run | None:
     """The run that is being tracked in this process, or is on a virtual GPU."""
     return _RUNNING[-1].run if _RUNNING else None
+
+
+def outermost_module(module: nn.Module) -> nn.Module:
+    """The module that `module` is part of, as far as the run that is being tracked has seen."""
+    names = _RUNNING[-1].names if _RUNNING else None
+    return module if names is None else names.outermost(module)
+
+
+def running() -> list[Tracker]:
+    """Those between start() and stop(), for what happens in all of them."""
+    return list(_RUNNING)
 
 
 def note_in_recordings(key: str, value: str) -> None:
@@ -62,8 +76,17 @@ class Tracker:
         info: dict[str, str] | None = None,
         virtual: bool = False,
         steps: Steps | None = None,
+        on_model: OnModel | None = None,
+        stacks: str = "large",
+        source: bool = True,
+        max_size: int = 0,
     ) -> None:
+        _stacks.check(stacks)
+        self._stacks = _stacks.session_arguments(stacks, source)
         self._virtual = virtual
+        self.names = ModuleNames(on_model)
+        self._max_size = max_size
+        self.faults = Faults(strict=virtual)
         self._steps = steps or Steps()
         self._models = models
         self._optimizers = optimizers
@@ -76,37 +99,71 @@ class Tracker:
         self.run: Run | None = None  # from start() on
 
     def start(self) -> Run:
-        cuda = not self._virtual and _cuda_baseline.is_present()
-        info = {"torch": torch.__version__, "peakline": _C.version, "producer": "track"}
-        info.update(self._info)
-        names = ModuleNames()
-        spool = _C.Spool.open(self._path)
-        trace = cuda and _cuda_baseline.has_trace()
-        # A virtual GPU's allocations are not compared with those of the step before.
-        repeats = not self._virtual
-        session = _C.Session(
-            spool, nn.Module, names.discover, self._ops, cuda, trace, repeats, info
-        )
-        names.bind(session)
-        self._steps.bind(session)
-        self._first = FirstOptimizer(self._steps, self._optimizers)
-        self._guess = GuessedSteps(self._steps, self._first, names.roots)
+        names = self.names
         try:
-            self._write_baseline(session, names, cuda)
-            session.watch()
-            self._patch(session, names, cuda)
-        except BaseException:
-            self._patches.restore()
-            session.stop()
-            raise
-        finally:
-            # Held no longer: what the program deletes must go away.
-            self._models, self._optimizers = [], []
+            spool = _C.Spool.open(self._path)
+            session = self._open_session(spool, names)
+        except (OSError, MemoryError) as error:
+            if self._virtual or self._path:  # who names a file wants to know before anything runs
+                raise
+            self.faults.turn_off(error)
+            self.run = NotTracked(self.faults.why)
+            return self.run
         self._session = session
         _RUNNING.append(self)
         self.run = Run(spool, self._sync)
         self.run._steps = self._steps
+        try:
+            self._begin(session, names)
+        except BaseException as error:
+            if not self._survives(error):
+                self.stop()
+                raise
+            self._patches.restore()
+            self.faults.turn_off(error)
+        finally:
+            # Held no longer: what the program deletes must go away.
+            self._models, self._optimizers = [], []
         return self.run
+
+    def _survives(self, error: BaseException) -> bool:
+        """Not what the user can mend by asking in another way: that is a sentence to be read."""
+        refused = isinstance(error, (RuntimeError, TypeError)) and not isinstance(
+            error, (NotImplementedError, RecursionError)
+        )
+        return isinstance(error, Exception) and not self._virtual and not refused
+
+    def _open_session(self, spool: _C.Spool, names: ModuleNames) -> _C.Session:
+        cuda = not self._virtual and _cuda_baseline.is_present()
+        info = {"torch": torch.__version__, "peakline": _C.version, "producer": "track"}
+        info.update(self._info)
+        trace = cuda and _cuda_baseline.has_trace()
+        # A virtual GPU's allocations are not compared with those of the step before.
+        repeats = not self._virtual
+        discover = self.faults.guarded(names.discover)
+        return _C.Session(
+            spool,
+            nn.Module,
+            discover,
+            self._ops,
+            cuda,
+            trace,
+            repeats,
+            self._max_size,
+            info,
+            *self._stacks,
+        )
+
+    def _begin(self, session: _C.Session, names: ModuleNames) -> None:
+        cuda = not self._virtual and _cuda_baseline.is_present()
+        self.faults.bind(session)
+        names.bind(session)
+        self._steps.bind(session, self.faults)
+        self._first = FirstOptimizer(self._steps, self._optimizers)
+        self._guess = GuessedSteps(self._steps, self._first, names.roots)
+        self._write_baseline(session, names, cuda)
+        session.watch()
+        self._patch(session, names, cuda)
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         if cuda:
@@ -115,7 +172,7 @@ class Tracker:
             names.add_root(model)
         session.adopt_all()
         self._adopt_fakes(session)
-        self._watch = OptimizerWatch(session, names, self._first)
+        self._watch = OptimizerWatch(session, names, self._first, self.faults)
         for optimizer in self._optimizers:
             self._watch.add_parameters(optimizer)
             session.adopt_state(optimizer.state)
@@ -138,17 +195,37 @@ class Tracker:
                 session.fake_tensor(tensor, tensor.fake_device)
 
     def _patch(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
-        names.watch(self._patches)
-        watch_backward(self._patches, session, self._guess)
-        watch_optimizers(self._patches, self._watch)
-        watch_classes(self._patches, session)
-        watch_after_tracing(self._patches, session)
-        watch_resizes(self._patches)
-        watch_compiled_code(self._patches, session, names)
+        patches, faults = self._patches, self.faults
+        parts: dict[str, Callable[[], None]] = {
+            "which module a module belongs to": lambda: names.watch(patches, faults),
+            "backward": lambda: watch_backward(patches, session, self._guess, faults),
+            "optimizers": lambda: watch_optimizers(patches, self._watch),
+            "module classes made while tracking": lambda: watch_classes(patches, session, faults),
+            "modules after torch.fx traced": lambda: watch_after_tracing(patches, session, faults),
+            "resized storages": lambda: watch_resizes(patches),
+            "compiled code": lambda: watch_compiled_code(patches, session, names),
+            "ranges of the profiler": lambda: watch_ranges(patches, session, faults),
+        }
         if not self._virtual:  # whose memory has nothing to do with what torch imagines
-            watch_fake_tensors(self._patches, self._note_fake)
+            parts["fake tensors"] = lambda: watch_fake_tensors(patches, self._note_fake, faults)
         if cuda:
-            _cuda_baseline.when_started(session)
+            parts["the start of CUDA"] = lambda: _cuda_baseline.when_started(session)
+        for part, watch in parts.items():
+            self._watch_part(part, watch)
+
+    def _watch_part(self, part: str, watch: Callable[[], None]) -> None:
+        """A torch that is not as expected in one place costs what is watched there."""
+        try:
+            watch()
+        except (AttributeError, ImportError, TypeError) as error:
+            if self._virtual:
+                raise
+            warnings.warn(
+                f"peakline does not watch {part}: torch {torch.__version__} is not as expected "
+                f"({error})",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _note_fake(self, tensor: FakeTensor) -> None:
         if self._session is not None:
@@ -159,6 +236,7 @@ class Tracker:
         if self._session is None:
             return False
         self._session.sync()
+        self.faults.check()
         return True
 
     def label_alive(self) -> None:
@@ -171,6 +249,17 @@ class Tracker:
         if self._session is not None and not self._session.knows_tensor(tensor):
             self._session.add_tensor(tensor, _C.CATEGORY_COMM, 0, "")
             self._session.label_added()
+
+    def region_begin(self, name: str) -> None:
+        """The calling thread is in a part of the program that is called so."""
+        if self._session is not None:
+            with self.faults:
+                self._session.region_begin(name)
+
+    def region_end(self) -> None:
+        if self._session is not None:
+            with self.faults:
+                self._session.region_end()
 
     @property
     def repeating(self) -> bool:
@@ -194,13 +283,21 @@ class Tracker:
         _RUNNING.remove(self)
         if self.run is not None:
             self.run._steps = None
-        self._patches.restore()
-        if session.recording:  # not in a forked child
-            session.label_alive()  # what the last step replaced after its backward
-            if not self._fake_cuda and not self._virtual:
-                _cuda_baseline.check_totals(session)
-                _cuda_baseline.write_settings(session)
-        session.stop()
+        with self.faults:
+            self._patches.restore()
+        with self.faults:
+            self._write_ending(session)
+        with self.faults:
+            session.stop()
+        self.faults.check()
+
+    def _write_ending(self, session: _C.Session) -> None:
+        if not session.recording:  # in a forked child, or after a fault
+            return
+        session.label_alive()  # what the last step replaced after its backward
+        if not self._fake_cuda and not self._virtual:
+            _cuda_baseline.check_totals(session)
+            _cuda_baseline.write_settings(session)
 
 
 class track:
@@ -208,17 +305,31 @@ class track:
 
     `model`, `optimizer`: one or several. Their parameters, gradients and state are known by name
     from the start; without them they are found when they are first used, and totals, ops and phases
-    come all the same. `ops=False` leaves out op names, for the last bit of speed.
+    come all the same. `ops=False` leaves out op names, for the last bit of speed. `stacks` says
+    which allocations are kept with the lines that asked for them: "large" ones (1 MiB and more),
+    "all" or none ("off"). `max_size` bounds
+    the recording, in bytes or as text ("200MB"): when half of it is used, only the peaks are kept
+    whole, and the rest is summed up (docs/reliability.md).
+
+    Whatever goes wrong with the tracking itself turns it off, with one warning, and the program
+    goes on.
     """
 
     def __init__(
-        self, model: Models = None, optimizer: Optimizers = None, ops: bool = True
+        self,
+        model: Models = None,
+        optimizer: Optimizers = None,
+        ops: bool = True,
+        stacks: str = "large",
+        max_size: int | str | None = None,
     ) -> None:
         self._tracker = Tracker(
             _as_list(model, nn.Module, "model"),
             _as_list(optimizer, Optimizer, "optimizer"),
             ops,
             info={"command": " ".join(sys.argv)},
+            stacks=stacks,
+            max_size=largest_size(max_size),
         )
 
     def __enter__(self) -> Run:
@@ -241,6 +352,19 @@ class track:
         if error is not None:
             self._tracker.ended_early(block_failed(error))
         self.stop()
+
+
+_SMALLEST = 1 << 20
+
+
+def largest_size(given: int | str | None) -> int:
+    """`max_size` in bytes; 0 for none. Raises ValueError."""
+    if given is None:
+        return 0
+    size = _C.parse_size(given) if isinstance(given, str) else given
+    if size < _SMALLEST:
+        raise ValueError(f"a recording of {given} holds too little; give at least 1MiB")
+    return size
 
 
 def block_failed(error: BaseException) -> str:

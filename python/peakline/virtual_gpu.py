@@ -45,7 +45,8 @@ class virtual_gpu:
     (flash_attn, xformers, apex): their functions allocate as the real ones do. `progress` is told,
     in a few words, what takes long.
     A clock tells how long all this takes on the real GPU (`run.timing()`, events'
-    `elapsed_time`), unless `clock` is False.
+    `elapsed_time`), unless `clock` is False. Every allocation is kept with the lines of the program
+    that asked for it; without `source` their text is left out.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class virtual_gpu:
         eager: bool = False,
         stand_ins: bool = True,
         progress: Callable[[str], None] | None = None,
+        source: bool = True,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
         self._options: dict[str, Any] = {
@@ -73,6 +75,8 @@ class virtual_gpu:
             "clock": clock,
         }
         self._path = path
+        self._source = source
+        self._stacks = "all"  # a virtual step has the time
         self._asked = _virtual_cuda.Options(
             eager=eager,
             stand_ins=stand_ins,
@@ -85,6 +89,7 @@ class virtual_gpu:
         self._notes: list[str] = []
         self.steps = Steps()
         self.steps.on_end(self._stepped)
+        self._on_model: list[Callable[[torch.nn.Module], None]] = []
         self._pinned_peak = 0
         self.job = _virtual_cuda.Job()  # what is known of it when this is one rank of many
         self._counters: dict[str, int] = {}
@@ -107,6 +112,8 @@ class virtual_gpu:
             stack.enter_context(_backward_on_the_calling_thread())
             info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
             options: dict[str, Any] = {"path": self._path, "info": info, "steps": self.steps}
+            options["on_model"] = self._model_met
+            options |= {"stacks": self._stacks, "source": self._source}
             tracker = Tracker([], [], ops=False, virtual=True, **options)
             run = tracker.start()
             stack.callback(tracker.stop)
@@ -154,6 +161,14 @@ class virtual_gpu:
         if self in _started:
             _started.remove(self)
         self._stack.close()
+
+    def on_model(self, act: Callable[[torch.nn.Module], None]) -> None:
+        """`act` is told of outermost modules, before they run."""
+        self._on_model.append(act)
+
+    def _model_met(self, model: torch.nn.Module) -> None:
+        for act in self._on_model:
+            act(model)
 
     def label_alive(self) -> None:
         """Names what is alive now, which otherwise happens as training goes on."""

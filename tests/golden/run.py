@@ -15,7 +15,17 @@ import tempfile
 from pathlib import Path
 
 CASES = Path(__file__).parent / "cases"
-RECORDINGS = ("training", "grown", "odd-names", "impossible", "settings", "empty")
+RECORDINGS = (
+    "training",
+    "grown",
+    "odd-names",
+    "impossible",
+    "settings",
+    "stacks",
+    "stacks-grown",
+    "out-of-memory",
+    "empty",
+)
 
 # Two blocks of one large segment, and a third that needs another one.
 TRACE = """action,addr,size,stream

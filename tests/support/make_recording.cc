@@ -7,8 +7,12 @@
 //   two-devices       a GPU and the host
 //   impossible        events that cannot be true
 //   settings          an allocator with settings and a limit, which had to try again
+//   stacks            call stacks, also of backward, regions, a line that keeps more with every step
+//   stacks-grown      the same with a line that holds more, further down in its file
+//   out-of-memory     call stacks, and an allocation that fails
 //   empty             nothing at all
-//   synthetic:EVENTS  a transformer's training of about that many events
+//   synthetic:EVENTS  a transformer's training of about that many events; synthetic-stacks:EVENTS: with
+//                     call stacks
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -140,6 +144,41 @@ TraceBuilder pictures(bool whole) {
   return trace;
 }
 
+// Three lines of a model, one of them in backward, too, an evaluation, and a list that keeps losses.
+TraceBuilder stacks(Bytes hidden, int first_line) {
+  const std::string fc1 = "/src/net/model.py:" + std::to_string(first_line) + " Net.forward";
+  const std::string fc2 = "/src/net/model.py:" + std::to_string(first_line + 1) + " Net.forward";
+  const std::string call = "/src/train.py:30 main > ";
+  const std::string library = " > lib:/lib/torch/nn/linear.py:125 Linear.forward";
+  TraceBuilder trace;
+  trace.info("torch", "2.13.0").device("cuda:0", 24_GiB, "NVIDIA L4");
+  trace.at("/src/train.py:10 main > /src/net/model.py:5 Net.__init__").alloc("w", 8_MiB);
+  trace.label("w", category::kParameter, "Net", "weight");
+  for (int step = 0; step < 4; ++step) {
+    const std::string loss = "loss" + std::to_string(step);
+    trace.region("train").enter("Net");
+    trace.op("aten::mm").at(call + fc1 + library).alloc("h", hidden).op_end();
+    trace.op("aten::mm").at(call + fc2 + library).alloc("y", 4_MiB).op_end().leave("Net");
+    trace.op("aten::mean").at("/src/train.py:31 main").alloc(loss, 1_MiB).op_end();
+    trace.phase_begin(Phase::kBackward).thread("autograd").backward("Net");
+    trace.op("aten::mm").at("/src/train.py:32 main", call + fc1 + library).alloc("g", 8_MiB);
+    trace.op_end().label("g", category::kGradient, "Net", "weight").backward_end("Net");
+    trace.free("h").free("y").thread("main").phase_end(Phase::kBackward).region_end();
+    trace.phase_begin(Phase::kOptimizer).phase_end(Phase::kOptimizer).step().free("g");
+    if (step == 1) {
+      trace.region("eval").region("metrics").at("/src/train.py:50 evaluate").alloc("m", 2_MiB);
+      trace.region_end().region_end().free("m");
+    }
+  }
+  return trace;
+}
+
+TraceBuilder out_of_memory() {
+  TraceBuilder trace = stacks(16_MiB, 21);
+  trace.segment_alloc(0x7000'0000, 40_MiB).enter("Net").op("aten::mm");
+  return trace.at("/src/train.py:30 main > /src/net/model.py:21 Net.forward").oom(64_MiB);
+}
+
 TraceBuilder impossible() {
   TraceBuilder trace;
   trace.alloc("a", 4_MiB).free("ghost").free("a").free("a").op_end().leave("Net").enter("Net");
@@ -147,11 +186,13 @@ TraceBuilder impossible() {
   return trace;
 }
 
-Status write_synthetic(const std::string& path, std::uint64_t events) {
+Status write_synthetic(const std::string& path, std::uint64_t events, bool stacks) {
   Result<std::unique_ptr<Sink>> sink = open_file_sink(path);
   if (!sink.ok()) return sink.status();
   TraceWriter writer(std::move(*sink));
-  SyntheticRun run;
+  SyntheticOptions options;
+  options.stacks = stacks;
+  SyntheticRun run(options);
   run.define_words(writer);
   while (writer.event_count() < events && writer.status().ok()) {
     for (const Event& event : run.next_step()) writer.write(event);
@@ -161,6 +202,7 @@ Status write_synthetic(const std::string& path, std::uint64_t events) {
 
 Status make(const std::string& name, const std::string& path) {
   constexpr const char* kSynthetic = "synthetic:";
+  constexpr const char* kWithStacks = "synthetic-stacks:";
   if (name == "training") return training().write(path);
   if (name == "grown") return training(24_MiB).write(path);
   if (name == "odd-names") return odd_names().write(path);
@@ -170,10 +212,17 @@ Status make(const std::string& name, const std::string& path) {
   if (name == "odd-pictures") return pictures(false).write(path);
   if (name == "impossible") return impossible().write(path);
   if (name == "settings") return settings().write(path);
+  if (name == "stacks") return stacks(16_MiB, 21).write(path);
+  if (name == "stacks-grown") return stacks(24_MiB, 27).write(path);
+  if (name == "out-of-memory") return out_of_memory().write(path);
   if (name == "empty") return TraceBuilder{}.write(path);
   if (name.starts_with(kSynthetic)) {
-    return write_synthetic(path,
-                           std::strtoull(name.c_str() + std::strlen(kSynthetic), nullptr, 10));
+    return write_synthetic(path, std::strtoull(name.c_str() + std::strlen(kSynthetic), nullptr, 10),
+                           false);
+  }
+  if (name.starts_with(kWithStacks)) {
+    return write_synthetic(
+        path, std::strtoull(name.c_str() + std::strlen(kWithStacks), nullptr, 10), true);
   }
   return invalid_input("no recording is called " + name);
 }

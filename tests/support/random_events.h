@@ -41,7 +41,7 @@ class RandomFields {
   }
 
   EventBody body() {
-    switch (below(22)) {
+    switch (below(25)) {
       case 0:
         return OpBegin{op()};
       case 1:
@@ -84,6 +84,12 @@ class RandomFields {
         return OutOfMemory{bytes(), device(), static_cast<OutOfMemory::Kind>(below(2))};
       case 20:
         return Lost{name(), number()};
+      case 21:
+        return CallStack{StackId(number32()), StackId(below(2) == 0 ? number32() : 0)};
+      case 22:
+        return RegionBegin{name()};
+      case 23:
+        return RegionEnd{};
       default:
         return Sureness{block(), static_cast<Certainty>(below(kCertainties))};
     }

@@ -38,6 +38,7 @@ struct SyntheticOptions {
   std::int64_t batch = 8;
   std::int64_t length = 512;  // the median sequence length
   bool vary_lengths = true;   // false: every step has the same sizes
+  bool stacks = false;        // every allocation with its lines
   std::uint64_t seed = 1;
 };
 
@@ -80,6 +81,7 @@ class SyntheticRun {
     group_ = words_.intern_name("dp");
     add_op_ = words_.intern_op("aten::add_");
     optimizer_op_ = words_.intern_op("aten::_foreach_addcdiv_");
+    if (options_.stacks) build_callers();
     build_model();
   }
 
@@ -96,6 +98,11 @@ class SyntheticRun {
     writer.device(words_.device(device_));
     writer.thread("main");
     writer.thread("autograd");
+    for (std::uint32_t i = 1; i < words_.line_count(); ++i) writer.line(words_.line(LineId(i)));
+    for (std::uint32_t i = 1; i < words_.stack_count(); ++i) {
+      const StackInfo& stack = words_.stack(StackId(i));
+      writer.stack(stack.caller, stack.line);
+    }
   }
 
   // The events of the next step, valid until the next call. The first one also builds the model.
@@ -123,6 +130,7 @@ class SyntheticRun {
     OpId backward;
     std::int64_t saved;  // elements per token that backward needs
     std::int64_t temp;   // elements per token that die at once
+    StackId stack = {};
   };
   struct Part {
     ModuleId module;
@@ -156,6 +164,20 @@ class SyntheticRun {
     }
   }
 
+  StackId call(StackId caller, std::string_view file, std::uint32_t line,
+               std::string_view function) {
+    const CodeLine code{words_.intern_name(file), words_.intern_name(function), line, false,
+                        "x = self.part(x, " + std::to_string(line) + ")"};
+    return words_.intern_stack(caller, words_.intern_line(code));
+  }
+  void build_callers() {
+    const StackId step = call(call({}, "/src/train.py", 12, "main"), "/src/train.py", 40, "step");
+    in_block_ = call(call(step, "/src/gpt/model.py", 200, "GPT.forward"), "/src/gpt/model.py", 150,
+                     "Block.forward");
+    backward_stack_ = call(call({}, "/src/train.py", 12, "main"), "/src/train.py", 41, "step");
+    optimizer_stack_ = call(call({}, "/src/train.py", 12, "main"), "/src/train.py", 42, "step");
+  }
+
   Op op(std::string_view name, std::int64_t saved, std::int64_t temp) {
     return {words_.intern_op("aten::" + std::string(name)),
             words_.intern_op("aten::" + std::string(name) + "_backward"), saved, temp};
@@ -167,6 +189,11 @@ class SyntheticRun {
     part.layer = layer;
     part.module = words_.intern_module(path, type, layer);
     part.ops = std::move(ops);
+    for (std::uint32_t i = 0; options_.stacks && i < part.ops.size(); ++i) {
+      const auto line = static_cast<std::uint32_t>(20 * type.size()) + i;
+      part.ops[i].stack =
+          call(in_block_, "/src/gpt/model.py", line, std::string(type) + ".forward");
+    }
     part.parameter_bytes = 2 * parameters;
     part.parameters = {words_.intern_name(path + ".weight"), words_.intern_name(path + ".bias")};
     parts_.push_back(std::move(part));
@@ -190,6 +217,7 @@ class SyntheticRun {
       block.address = cached.back();
       cached.pop_back();
     }
+    if (call_.stack != StackId{}) emit(call_, 0);
     emit(Alloc{block.id, Bytes(rounded), Bytes(bytes), Address(block.address), StreamId(0),
                device_});
     return block;
@@ -225,6 +253,7 @@ class SyntheticRun {
 
   void forward_op(Part& part, const Op& op) {
     emit(OpBegin{op.forward}, 4000);
+    call_ = {op.stack, StackId{}};
     if (op.saved > 0) part.saved.push_back(allocate(2 * op.saved * tokens_));
     if (op.temp > 0) {
       const Block temp = allocate(2 * op.temp * tokens_);
@@ -256,6 +285,7 @@ class SyntheticRun {
 
   void backward_op(Part& part, const Op& op, Block& flowing) {
     emit(OpBegin{op.backward}, 4000);
+    call_ = {backward_stack_, op.stack};
     const Block next = allocate(2 * std::max<std::int64_t>(op.saved, 1) * tokens_);
     if (op.temp > 0) free(allocate(2 * op.temp * tokens_));
     emit(OpEnd{}, 2500);
@@ -284,6 +314,7 @@ class SyntheticRun {
 
   void optimize() {
     emit(PhaseBegin{Phase::kOptimizer});
+    call_ = {optimizer_stack_, StackId{}};
     for (Part& part : parts_) {
       if (steps_ == 1) make_state(part);
       emit(OpBegin{optimizer_op_}, 2000);
@@ -317,6 +348,8 @@ class SyntheticRun {
   NameId all_reduce_, group_;
   OpId add_op_, optimizer_op_;
   ModuleId root_;
+  StackId in_block_, backward_stack_, optimizer_stack_;
+  CallStack call_;
   std::vector<Part> parts_;
   std::vector<Event> events_;
   std::unordered_map<std::int64_t, std::vector<std::uint64_t>> cache_;  // free addresses by size

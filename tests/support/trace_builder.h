@@ -75,6 +75,16 @@ class TraceBuilder {
   TraceBuilder& recompute(std::string_view path) { return enter(path, ModulePass::kRecompute); }
   TraceBuilder& recompute_end(std::string_view path) { return leave(path, ModulePass::kRecompute); }
 
+  // The next allocation comes from here: "train.py:12 step > model.py:40 forward", the outermost
+  // first; a line of a library begins with "lib:".
+  TraceBuilder& at(std::string_view stack, std::string_view forward = {}) {
+    return add(CallStack{stack_id(stack), stack_id(forward)});
+  }
+  TraceBuilder& region(std::string_view name) {
+    return add(RegionBegin{dictionary_.intern_name(name)});
+  }
+  TraceBuilder& region_end() { return add(RegionEnd{}); }
+
   TraceBuilder& op(std::string_view name) { return add(OpBegin{dictionary_.intern_op(name)}); }
   TraceBuilder& op_end() { return add(OpEnd{}); }
 
@@ -155,6 +165,27 @@ class TraceBuilder {
         dot == std::string_view::npos ? ModuleId{} : module_id(path.substr(0, dot));
     return dictionary_.intern_module(path, type, parent);
   }
+  StackId stack_id(std::string_view stack) {
+    StackId id;
+    while (!stack.empty()) {
+      const std::size_t next = std::min(stack.find(" > "), stack.size());
+      id = dictionary_.intern_stack(id, line_id(stack.substr(0, next)));
+      stack.remove_prefix(std::min(next + 3, stack.size()));
+    }
+    return id;
+  }
+  LineId line_id(std::string_view text) {
+    CodeLine line;
+    line.library = text.starts_with("lib:");
+    if (line.library) text.remove_prefix(4);
+    const std::size_t colon = text.find(':');
+    const std::size_t space = text.find(' ', colon);
+    line.file = dictionary_.intern_name(text.substr(0, colon));
+    line.function = dictionary_.intern_name(text.substr(space + 1));
+    line.line = static_cast<std::uint32_t>(std::stoul(std::string(text.substr(colon + 1, space))));
+    line.text = "line " + std::to_string(line.line);
+    return dictionary_.intern_line(line);
+  }
   DeviceId device_id() {
     if (!device_) device("cuda:0");
     return *device_;
@@ -201,6 +232,13 @@ class TraceBuilder {
     for (std::size_t i = category::kBuiltins.size(); i < dictionary_.category_count(); ++i) {
       const CategoryInfo& info = dictionary_.category(CategoryId(static_cast<std::uint8_t>(i)));
       writer.category(info.name, info.parent);
+    }
+    for (std::uint32_t i = 1; i < dictionary_.line_count(); ++i) {
+      writer.line(dictionary_.line(LineId(i)));
+    }
+    for (std::uint32_t i = 1; i < dictionary_.stack_count(); ++i) {
+      const StackInfo& stack = dictionary_.stack(StackId(i));
+      writer.stack(stack.caller, stack.line);
     }
   }
 

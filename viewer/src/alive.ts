@@ -1,11 +1,12 @@
 // What is alive at a point of the timeline, and as trees.
-import type {Device, Report} from './model';
+import type {CodePlace, Device, Report} from './model';
 import {nearest} from './columns';
 
 export interface Holding {
   module: number;
   op: number;
   category: string;  // both levels
+  stack: number;
   bytes: number;
 }
 
@@ -47,7 +48,7 @@ export class AliveSets {
     this.held.forEach((bytes, key) => {
       if (bytes <= 0) return;
       const category = this.report.categories[alive.keyCategory[key]!]?.label ?? 'Other';
-      out.push({module: alive.keyModule[key]!, op: alive.keyOp[key]!, category, bytes});
+      out.push({module: alive.keyModule[key]!, op: alive.keyOp[key]!, category, stack: alive.keyStack[key]!, bytes});
     });
     return out.sort((a, b) => b.bytes - a.bytes);
   }
@@ -81,16 +82,16 @@ function addLeaf(parent: TreeNode, category: string, bytes: number): void {
 }
 
 // A chain of modules with nothing else in them reads as one: "GPT.h".
-function joinChains(tree: TreeNode): void {
+function joinChains(tree: TreeNode, between = '.'): void {
   for (let i = 0; i < tree.children.length; i++) {
     let child = tree.children[i]!;
     while (child.children.length === 1 && child.children[0]!.category === null) {
       const only = child.children[0]!;
-      only.name = `${child.name}.${only.name}`;
+      only.name = `${child.name}${between}${only.name}`;
       child = only;
     }
     tree.children[i] = child;
-    joinChains(child);
+    joinChains(child, between);
   }
   tree.children.sort((a, b) => b.bytes - a.bytes);
 }
@@ -137,6 +138,78 @@ export function opTree(holdings: readonly Holding[], report: Report): TreeNode {
   }
   joinChains(root);
   return root;
+}
+
+const ALL_LINES = 'All lines';
+
+// "models/llama.py:12 forward"
+export function placeName(place: CodePlace): string {
+  const file = place.file.split('/').slice(-2).join('/');
+  return `${file}:${place.line} ${place.function}`;
+}
+
+// A library's line says little without the program's line that called it.
+function lineLabel(line: CodePlace & {library: boolean}, caller: TreeNode): string {
+  const name = placeName(line);
+  if (line.library && caller.full !== ALL_LINES) return `${caller.full} › ${name}`;
+  return line.text ? `${name}: ${line.text}` : name;
+}
+
+// The calls of the program, from the outermost line inwards.
+export function stackTree(holdings: readonly Holding[], report: Report): TreeNode {
+  const root = node('All', ALL_LINES);
+  const nodes = new Map<number, TreeNode>();
+  const find = (id: number): TreeNode => {
+    const known = nodes.get(id);
+    if (known) return known;
+    const stack = report.stacks[id];
+    const line = stack && report.lines[stack.line];
+    const caller = id !== 0 && stack && stack.caller !== 0 ? find(stack.caller) : root;
+    const made = id === 0 || !line ? node('(no line known)', '(no line known)') : node(placeName(line), lineLabel(line, caller));
+    nodes.set(id, made);
+    caller.children.push(made);
+    return made;
+  };
+  for (const {stack, category, bytes} of holdings) {
+    addLeaf(find(stack), category, bytes);
+    for (let id = stack;; id = report.stacks[id]?.caller ?? 0) {
+      add(find(id), category, bytes);
+      if (id === 0 || (report.stacks[id]?.caller ?? 0) === 0) break;
+    }
+    add(root, category, bytes);
+  }
+  joinChains(root, ' › ');
+  return root;
+}
+
+// The innermost line of a stack that is the program's own.
+export function ownLine(stack: number, report: Report): number {
+  for (let id = stack; id !== 0; id = report.stacks[id]?.caller ?? 0) {
+    const line = report.stacks[id]?.line ?? 0;
+    if (!report.lines[line]?.library) return line;
+  }
+  return report.stacks[stack]?.line ?? 0;
+}
+
+// What a line holds at every point at which that is known: [point, bytes].
+export function heldOverTime(device: Device, report: Report, place: CodePlace): [number, number][] {
+  const {alive} = device;
+  const wanted = Array.from(alive.keyStack, (stack) => {
+    const line = report.lines[ownLine(stack, report)];
+    return line !== undefined && line.file === place.file && line.line === place.line && line.function === place.function;
+  });
+  const out: [number, number][] = [];
+  let bytes = 0;
+  let next = 0;
+  alive.points.forEach((point, i) => {
+    let key = -1;
+    for (let left = alive.counts[i]!; left > 0; left--, next++) {
+      key += alive.keys[next]!;
+      if (wanted[key]) bytes += alive.bytes[next]!;
+    }
+    out.push([point, bytes]);
+  });
+  return out;
 }
 
 export function byCategory(holdings: readonly Holding[]): [string, number][] {

@@ -1,5 +1,5 @@
-// What is alive at the picked moment: a treemap or a flame graph, by module or by op.
-import {AliveSets, byCategory, moduleTree, opTree} from './alive';
+// What is alive at the picked moment: a treemap or a flame graph, by module, by op or by line.
+import {AliveSets, byCategory, moduleTree, opTree, stackTree} from './alive';
 import type {Holding, TreeNode} from './alive';
 import {choice, h, replace, section} from './dom';
 import {count, percent, size, time} from './format';
@@ -8,7 +8,7 @@ import type {Tile} from './layout';
 import {colourOf, isLight} from './palette';
 import type {State} from './state';
 
-type Grouping = 'module' | 'op';
+type Grouping = 'module' | 'op' | 'stack';
 type Picture = 'treemap' | 'flame';
 
 export class AlivePanel {
@@ -28,7 +28,7 @@ export class AlivePanel {
     this.sets = new AliveSets(state.device, state.report);
     this.element = section('alive', 'What is alive', this.heading,
       h('div', {class: 'tools'},
-        choice<Grouping>('Group by', [['module', 'By module'], ['op', 'By op']], this.grouping, (value) => {
+        choice<Grouping>('Group by', this.groupings(), this.grouping, (value) => {
           this.grouping = value;
           this.rebuild();
         }),
@@ -62,6 +62,11 @@ export class AlivePanel {
     this.rebuild();
   }
 
+  private groupings(): (readonly [Grouping, string])[] {
+    const known: (readonly [Grouping, string])[] = [['module', 'By module'], ['op', 'By op']];
+    return this.state.report.stacks.length > 1 ? [...known, ['stack', 'By line']] : known;
+  }
+
   private resolution(point: number): string {
     const {device, picked} = this.state;
     const every = device.alive.every;
@@ -83,8 +88,8 @@ export class AlivePanel {
   }
 
   private rebuild(): void {
-    const tree = this.grouping === 'module' ? moduleTree(this.holdings, this.state.report)
-                                            : opTree(this.holdings, this.state.report);
+    const trees = {module: moduleTree, op: opTree, stack: stackTree};
+    const tree = trees[this.grouping](this.holdings, this.state.report);
     // Stay at the same place of the tree when the moment changes.
     const names = this.path.slice(1).map((node) => node.full);
     this.path = [tree];

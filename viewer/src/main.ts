@@ -1,4 +1,5 @@
 // The page: reads the data in it and shows a report or a diff.
+import {adviceSections} from './advice';
 import {AlivePanel} from './alive_panel';
 import {diffPage} from './diff';
 import {h, replace} from './dom';
@@ -9,6 +10,7 @@ import {notesSection} from './notes';
 import {segmentsSection} from './segments';
 import {State} from './state';
 import {streamsSection} from './streams';
+import {growthSection, linesSection, regionsSection} from './lines';
 import {modulesSection, opsSection, stepsSection} from './tables';
 import {Timeline} from './timeline';
 import {tradeoffsSection} from './tradeoffs';
@@ -23,7 +25,8 @@ function show(app: HTMLElement, state: State): void {
     show(app, next);
   };
   replace(app, header(state, onDevice), h('main', {}, timeline.element, alive.element, modulesSection(state),
-          opsSection(state), stepsSection(state), ...drawn(state), segmentsSection(state), notesSection(state)), footer());
+          linesSection(state), opsSection(state), regionsSection(state), growthSection(state), stepsSection(state),
+          ...drawn(state), segmentsSection(state), ...adviceSections(state), notesSection(state)), footer());
   timeline.draw();
   alive.show();
 }

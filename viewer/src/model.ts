@@ -20,6 +20,40 @@ export interface OpRow {
   largest: number;
 }
 
+export interface CodePlace {
+  file: string;
+  line: number;
+  function: string;
+  text: string;
+}
+
+export interface LineRow extends CodePlace {
+  called_from: CodePlace | null;
+  allocations: number;
+  at_peak: number;
+  allocated: number;
+  largest: number;
+  by_category: Record<string, number>;
+}
+
+export interface RegionRow {
+  path: string;
+  entered: number;
+  at_peak: number;
+  highest: number;
+}
+
+export interface GrowthRow {
+  place: CodePlace | null;
+  op: string;
+  module: string;
+  kept: number;
+  blocks: number;
+  per_step: number;
+  first_step: number;
+  last_step: number;
+}
+
 export interface DeviceSummary {
   device: string;
   gpu: string;
@@ -39,6 +73,14 @@ export interface DeviceSummary {
   by_subcategory: Record<string, number>;
   modules: ModuleRow[];
   ops: OpRow[];
+  lines?: LineRow[];
+  regions?: RegionRow[];
+  growth?: GrowthRow[];
+}
+
+export interface Saving {
+  what: string; why: string; command: string;
+  peak_reserved_before: number; peak_reserved_after: number;
 }
 
 export interface Summary extends DeviceSummary {
@@ -51,6 +93,7 @@ export interface Summary extends DeviceSummary {
   partial: boolean;
   info: Record<string, string>;
   warnings: string[];
+  advice?: Saving[];
   devices: DeviceSummary[];
 }
 
@@ -69,7 +112,8 @@ interface RawDevice {
     reserved: string; by_category: string[];
   };
   alive: {
-    every: number; key_module: string; key_op: string; key_category: string; points: string;
+    every: number; key_module: string; key_op: string; key_category: string;
+    key_stack: string; points: string;
     counts: string; keys: string; bytes: string;
   };
   steps: {count: number; allocated: string; reserved: string | null; event: string};
@@ -81,7 +125,13 @@ export interface RawReport {
   title: string;
   summary: Summary;
   left_out: {modules: number; ops: number};
-  words: {modules: [string, string, number][]; ops: string[]; categories: [string, string][]};
+  words: {
+    modules: [string, string, number][]; ops: string[]; categories: [string, string][];
+    code: {
+      names: Record<string, string>; lines: [number, number, number, string, boolean][];
+      caller: string; line: string;
+    };
+  };
   devices: RawDevice[];
   spans: {
     kind: string; depth: string; subject: string; first: string; length: string; left_out: number;
@@ -135,6 +185,7 @@ export interface Alive {
   keyModule: Float64Array;
   keyOp: Float64Array;
   keyCategory: Float64Array;
+  keyStack: Float64Array;
   points: Float64Array;
   counts: Float64Array;
   keys: Float64Array;
@@ -195,9 +246,22 @@ export interface Report {
   modules: Module[];
   ops: string[];
   categories: {label: string; top: string}[];
+  lines: CodeLine[];
+  stacks: Stack[];
   devices: Device[];
   spans: Spans;
   marks: [number, string][];
+}
+
+// A line of the program; 0 is none.
+export interface CodeLine extends CodePlace {
+  library: boolean;  // torch's or Python's own
+}
+
+// A line and what called it.
+export interface Stack {
+  caller: number;  // 0: the outermost
+  line: number;
 }
 
 export const PHASES = ['forward', 'backward', 'optimizer'];
@@ -211,6 +275,16 @@ function decodeModules(words: [string, string, number][]): Module[] {
     out.push({path, name: below ? text.slice(1) : text, type, parent});
   }
   return out;
+}
+
+function decodeLines(code: RawReport['words']['code']): CodeLine[] {
+  return code.lines.map(([file, line, name, text, library]) => ({
+    file: code.names[file] ?? '', line, function: code.names[name] ?? '', text, library}));
+}
+
+function decodeStacks(code: RawReport['words']['code']): Stack[] {
+  const line = decodeColumn(code.line);
+  return Array.from(decodeColumn(code.caller), (caller, i) => ({caller, line: line[i]!}));
 }
 
 function decodeMap(raw: RawMap, categories: [string, string][]): SegmentMap {
@@ -264,6 +338,7 @@ function decodeDevice(raw: RawDevice, summary: DeviceSummary, words: RawReport['
       keyModule: decodeColumn(alive.key_module),
       keyOp: decodeColumn(alive.key_op),
       keyCategory: decodeColumn(alive.key_category),
+      keyStack: decodeColumn(alive.key_stack),
       points: decodeDifferences(alive.points),
       counts: decodeColumn(alive.counts),
       keys: decodeColumn(alive.keys),
@@ -291,6 +366,8 @@ export function decodeReport(raw: RawReport): Report {
     modules: decodeModules(raw.words.modules),
     ops: raw.words.ops,
     categories: raw.words.categories.map(([label, top]) => ({label, top})),
+    lines: decodeLines(raw.words.code),
+    stacks: decodeStacks(raw.words.code),
     devices: raw.devices.map((device, i) => decodeDevice(device, summaries[i]!, raw.words)),
     spans: {
       kind: decodeColumn(spans.kind),

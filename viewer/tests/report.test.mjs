@@ -18,7 +18,7 @@ describe('report', {skip, concurrency: false}, () => {
 
   before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'peakline-'));
-    for (const name of ['training', 'odd-names', 'scripts', 'empty', 'two-devices', 'pictures', 'odd-pictures', 'synthetic:200000']) {
+    for (const name of ['training', 'odd-names', 'scripts', 'empty', 'two-devices', 'pictures', 'odd-pictures', 'stacks', 'synthetic:200000']) {
       const recording = join(folder, `${name.replace(':', '-')}.peak`);
       execFileSync(MAKE_RECORDING, [name, recording]);
       files[name] = recording.replace('.peak', '.html');
@@ -161,6 +161,34 @@ describe('report', {skip, concurrency: false}, () => {
     assert.deepEqual(steps, json.training.steps.map((step) => step.peak_allocated));
     await page.click('[data-step="1"]');
     assert.equal(await number(page.locator('#moment'), 'data-bytes'), json.training.steps[0].peak_allocated);
+  }));
+
+  test('lines, regions and growth agree with the JSON', () => withPage('stacks', {}, async (page) => {
+    const rows = (table) => page.$$eval(`#${table} tbody tr`, (all) => all.map((row) => [...row.children].map((cell) => cell.dataset.value)));
+    assert.deepEqual((await rows('lines-table')).map((row) => [row[0], Number(row[1]), Number(row[2])]),
+                     json.stacks.lines.map((row) => [`${row.file}:${row.line}`, row.at_peak, row.allocated]));
+    assert.deepEqual((await rows('regions-table')).map((row) => [row[0], Number(row[2])]),
+                     json.stacks.regions.map((row) => [row.path, row.highest]));
+    assert.deepEqual((await rows('growth-table')).map((row) => Number(row[2])), json.stacks.growth.map((row) => row.kept));
+  }));
+
+  test('what is alive is shown by line, and a line over time, with the keyboard too', () => withPage('stacks', {}, async (page) => {
+    await page.click('text=By line');
+    const sum = await page.$$eval('#picture div.tile', (tiles) => tiles.reduce((all, tile) => all + Number(tile.dataset.bytes), 0));
+    assert.ok(sum > 0.9 * json.stacks.peak_allocated && sum <= json.stacks.peak_allocated, `tiles hold ${sum}`);
+    await page.click('text=Flame graph');
+    await page.locator('#picture [aria-label*="model.py:21"]').first().waitFor();
+    await page.locator('#lines-table button.link', {hasText: 'model.py:21'}).first().focus();
+    await page.keyboard.press('Enter');
+    const line = json.stacks.lines.filter((row) => row.line === 21);
+    const at_peak = line.reduce((all, row) => all + row.at_peak, 0);
+    assert.ok(await number(page.locator('#line-over-time'), 'data-most') >= at_peak);
+    await page.locator('#line-over-time svg').waitFor();
+  }));
+
+  test('a recording without call stacks has none of this', () => withPage('training', {}, async (page) => {
+    assert.equal(await page.locator('#lines, #regions, #growth').count(), 0);
+    assert.equal(await page.locator('text=By line').count(), 0);
   }));
 
   test('the keyboard moves the moment and zooms', () => withPage('training', {}, async (page) => {

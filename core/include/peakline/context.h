@@ -3,7 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <peakline/diagnostics.h>
@@ -41,6 +44,12 @@ struct Progress {
   bool any_module = false;
 };
 
+// A named part of the program, inside another one or none.
+struct RegionInfo {
+  NameId name;
+  RegionId around;
+};
+
 // Follows the events that say who is running. Not thread-safe.
 class Context {
  public:
@@ -52,10 +61,13 @@ class Context {
   // Closes the innermost matching frame and everything opened above it; the closed frames,
   // innermost first, are valid until the next call.
   const std::vector<ModuleFrame>& on(ThreadId thread, const ModuleLeave& leave);
-  void on(const PhaseBegin& begin);
+  void on(ThreadId thread, const PhaseBegin& begin);
   void on(const PhaseEnd& end);
   void on(const StepEnd& end);
   void on(const OutOfMemory& failure);
+  void on(ThreadId thread, const CallStack& call);
+  void on(ThreadId thread, const RegionBegin& begin);
+  void on(ThreadId thread, const RegionEnd& end);
   // The stream is over: what is still open was never left.
   void finish();
 
@@ -64,6 +76,17 @@ class Context {
   // Whether the op call `serial` is still running on this thread.
   [[nodiscard]] bool runs(ThreadId thread, std::uint64_t serial) const noexcept;
   [[nodiscard]] ModuleId module(ThreadId thread) const noexcept;
+  // Where the allocation that happens on this thread now was asked for.
+  [[nodiscard]] CallStack call(ThreadId thread) const noexcept;
+  // The allocation has happened.
+  void call_done(ThreadId thread) noexcept;
+  // The innermost named part of the program. Threads that name none are in that of the thread that
+  // began the backward pass they work for.
+  [[nodiscard]] RegionId region(ThreadId thread) const noexcept;
+  [[nodiscard]] const RegionInfo& region_info(RegionId id) const noexcept;
+  [[nodiscard]] std::size_t region_count() const noexcept { return regions_.size(); }
+  // "train / eval": the outermost name first.
+  [[nodiscard]] std::string region_path(RegionId id) const;
   // The innermost module call on this thread, by the event that entered it; nothing outside of one.
   [[nodiscard]] std::optional<std::uint64_t> module_call(ThreadId thread) const noexcept;
   // Whether that call still runs on this thread.
@@ -83,6 +106,8 @@ class Context {
   struct ThreadState {
     std::vector<OpFrame> ops;
     std::vector<ModuleFrame> modules;
+    std::vector<RegionId> regions;
+    CallStack call;
   };
 
   ThreadState& state(ThreadId thread);
@@ -107,6 +132,9 @@ class Context {
   std::uint32_t recompute_serial_ = 0;
   std::uint32_t open_modules_ = 0;
   std::uint32_t open_backward_modules_ = 0;
+  std::vector<RegionInfo> regions_{RegionInfo{}};
+  std::map<std::pair<RegionId, NameId>, RegionId> region_index_;
+  ThreadId backward_caller_;
 };
 
 }  // namespace peakline

@@ -1,4 +1,4 @@
-// What changed between two runs, by category, module and op.
+// What changed between two runs, by category, module, op and line.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,11 @@ struct RunFacts {
   std::vector<NamedBytes> categories;  // both levels
   std::vector<NamedBytes> modules;     // by path; what each held itself
   std::vector<NamedBytes> ops;
+  std::vector<NamedBytes> lines;  // "model.py:12 forward: its text"; empty without call stacks
 };
 
 inline constexpr std::string_view kOutsideModules = "(outside modules)";
+inline constexpr std::string_view kNoLine = "(no line known)";
 inline constexpr std::string_view kOutsideOps = "(outside ops)";
 
 // A run in which nothing was allocated has facts of zero.
@@ -60,6 +62,9 @@ struct RunDiff {
   // The same with numbered siblings as one: "GPT.h.*.mlp".
   std::vector<Change> module_groups;
   std::vector<Change> ops;
+  // When both runs know lines. They are matched by file, function and text, so that code above them
+  // may change; those that have no text are matched by number.
+  std::vector<Change> lines;
 };
 
 // Modules are matched by path; the names that wrappers add to it (checkpoint_wrapper, FSDP,

@@ -138,6 +138,18 @@ struct Sureness {
   Certainty certainty = Certainty::kExact;
 };
 
+// Where in the program the next allocation of this thread was asked for, be it granted or not.
+struct CallStack {
+  StackId stack;
+  StackId forward;  // in backward: where the forward call was made that this is the backward of
+};
+
+// The program entered a part of itself that it gave a name, or left the innermost one, on this thread.
+struct RegionBegin {
+  NameId name;
+};
+struct RegionEnd {};
+
 // The producer knows that it missed something; `what` names it (see diagnostics.h).
 struct Lost {
   NameId what;
@@ -147,7 +159,8 @@ struct Lost {
 using EventBody =
     std::variant<OpBegin, OpEnd, Alloc, Free, FreeCompleted, Resize, Label, ModuleEnter,
                  ModuleLeave, PhaseBegin, PhaseEnd, StepEnd, Marker, Collective, StreamUse,
-                 SegmentAlloc, SegmentFree, Reserved, EmptyCache, OutOfMemory, Lost, Sureness>;
+                 SegmentAlloc, SegmentFree, Reserved, EmptyCache, OutOfMemory, Lost, Sureness,
+                 CallStack, RegionBegin, RegionEnd>;
 
 struct Event {
   TimeNs time;  // never decreases within a recording
@@ -159,7 +172,7 @@ struct Event {
 // inlines.
 template <class Handler>
 decltype(auto) visit_event(Handler&& handler, const EventBody& body) {
-  static_assert(std::variant_size_v<EventBody> == 22, "add a case below");
+  static_assert(std::variant_size_v<EventBody> == 25, "add a case below");
   switch (body.index()) {
     case 0:
       return handler(*std::get_if<0>(&body));
@@ -203,8 +216,14 @@ decltype(auto) visit_event(Handler&& handler, const EventBody& body) {
       return handler(*std::get_if<19>(&body));
     case 20:
       return handler(*std::get_if<20>(&body));
-    default:
+    case 21:
       return handler(*std::get_if<21>(&body));
+    case 22:
+      return handler(*std::get_if<22>(&body));
+    case 23:
+      return handler(*std::get_if<23>(&body));
+    default:
+      return handler(*std::get_if<24>(&body));
   }
 }
 

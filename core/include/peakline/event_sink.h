@@ -19,6 +19,8 @@ class EventSink {
   virtual DeviceId device(const DeviceInfo& device) = 0;
   virtual OpId op(std::string_view name) = 0;
   virtual NameId name(std::string_view text) = 0;
+  virtual LineId line(const CodeLine& line) = 0;
+  virtual StackId stack(StackId caller, LineId line) = 0;
   virtual void info(std::string_view key, std::string_view value) = 0;
   virtual Status write(const Event& event) = 0;
 };

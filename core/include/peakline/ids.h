@@ -25,6 +25,10 @@ class Id {
 using NameId = Id<struct NameTag, std::uint32_t>;
 using OpId = Id<struct OpTag, std::uint32_t>;
 using ModuleId = Id<struct ModuleTag, std::uint32_t>;
+using LineId = Id<struct LineTag, std::uint32_t>;
+using StackId = Id<struct StackTag, std::uint32_t>;
+// A named part of the program inside its callers, as the Context numbers them; 0 is "none".
+using RegionId = Id<struct RegionTag, std::uint32_t>;
 // Index into the Dictionary's devices and threads; 0 is the first one.
 using DeviceId = Id<struct DeviceTag, std::uint8_t>;
 using ThreadId = Id<struct ThreadTag, std::uint16_t>;

@@ -22,6 +22,8 @@ struct Birth {
   std::optional<std::uint64_t> module_call;  // by the event that entered it; nothing outside of one
   ThreadId thread;
   Era era = Era::kForward;
+  CallStack call;  // where the program asked for it
+  RegionId region;
 };
 
 struct Block {

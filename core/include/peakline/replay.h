@@ -39,7 +39,8 @@ class Pass {
   virtual void on_segment(const Now&, const SegmentAlloc&) {}
   virtual void on_segment(const Now&, const SegmentFree&) {}
   virtual void on_reserved(const Now&, DeviceId) {}
-  // Everything that the calls above do not cover, except ops and labels.
+  // Everything that the calls above do not cover, except ops, labels and call stacks. When a region
+  // ends, `now` is still in it.
   virtual void on_other(const Now&, const Event&) {}
   // The stream is over. What is alive is in `now.ledger`; resolve_category() says what it is.
   virtual void finish(const Now&) {}

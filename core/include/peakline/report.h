@@ -29,6 +29,7 @@ struct ReportOptions {
   std::size_t modules = 20'000;
   std::size_t ops = 5'000;
   std::size_t steps = 20'000;
+  std::size_t lines = 5'000;
   std::size_t map_blocks = 30'000;  // drawn in a map of the segments
 };
 
@@ -44,11 +45,13 @@ struct ReportPoint {
   bool has_alive = false;          // what is alive is known exactly here
 };
 
-// Who holds memory: a module, the op that allocated it, and what it is for.
+// Who holds memory: a module, the op that allocated it, where the program asked for it (in backward:
+// where it made the forward call), and what it is for.
 struct AliveKey {
   ModuleId module;
   OpId op;
   CategoryId category;
+  StackId stack;
 };
 
 // `bytes` more (or fewer) belong to `key` at `point` than at the last point with has_alive before.

@@ -42,6 +42,63 @@ struct OpRow {
   Bytes largest;    // single allocation
 };
 
+// A line of the program.
+struct CodePlace {
+  std::string file;
+  std::uint32_t line = 0;
+  std::string function;
+  std::string text;  // empty when it is not known
+};
+
+// A line and what it allocated.
+struct LineRow {
+  CodePlace place;
+  // Of what backward allocates, `place` is where the forward call was made, and this is who called
+  // backward.
+  std::optional<CodePlace> called_from = {};
+  std::uint64_t allocations = 0;
+  Bytes at_peak;                        // held at the device's peak
+  Bytes allocated;                      // over the whole recording
+  Bytes largest;                        // single allocation
+  std::vector<NamedBytes> by_category;  // sums to `at_peak`
+};
+
+// A part of the program that it gave a name, with what lies inside it.
+struct RegionRow {
+  std::string path;  // "train / eval": the outermost first
+  std::uint64_t entered = 0;
+  Bytes at_peak;  // held at the device's peak, of what was allocated in it
+  Bytes highest;  // the device's total while the program was in it
+};
+
+// What keeps more with every step.
+struct GrowthRow {
+  std::optional<CodePlace> place = {};  // none: op and module say where
+  std::string op;
+  std::string module;
+  Bytes kept;  // at the end of the last step, by blocks of earlier ones
+  std::uint64_t blocks = 0;
+  Bytes per_step;
+  std::uint32_t first_step = 0;  // of those that left something; 1 is the first
+  std::uint32_t last_step = 0;
+};
+
+// The allocation that failed last.
+struct FailureRow {
+  Bytes requested;
+  Bytes allocated;  // at that moment
+  Bytes reserved;
+  std::uint32_t step = 0;  // 1 is the first
+  std::string phase;
+  std::string op;
+  std::string module;
+  std::vector<CodePlace> stack;         // innermost first
+  std::vector<CodePlace> forward;       // in backward: of the forward call
+  std::vector<NamedBytes> by_category;  // alive, largest first; sums to `allocated`
+  std::vector<NamedBytes> by_module;    // by path, what each holds itself
+  std::vector<LineRow> lines;           // alive, largest first: `at_peak` is what each holds
+};
+
 struct StepRow {
   Bytes peak_allocated;
   std::optional<Bytes> peak_reserved;
@@ -90,11 +147,25 @@ struct DeviceSummary {
   // How surely those sizes are known, by Certainty; sums to peak_allocated. Only of producers that
   // work sizes out.
   std::optional<std::array<Bytes, kCertainties>> confidence;
-  std::vector<ModuleRow> modules;  // depth first, in order of definition
-  std::vector<OpRow> ops;          // largest at the peak first
+  std::vector<ModuleRow> modules;     // depth first, in order of definition
+  std::vector<OpRow> ops;             // largest at the peak first
+  std::vector<CodePlace> peak_stack;  // where the peak's last block was asked for, innermost first
+  std::vector<LineRow> lines;         // largest at the peak first; empty without call stacks
+  std::vector<RegionRow> regions;
+  std::vector<GrowthRow> growth;  // largest first
+  std::optional<FailureRow> failure;
 
   std::vector<StepRow> steps;
   TimelineView timeline;
+};
+
+// A change that needs less, proven by playing the recording again (advice.h).
+struct Saving {
+  std::string what;     // "fused AdamW"
+  std::string why;      // a sentence without a full stop
+  std::string command;  // what to write
+  Bytes before;         // reserved at the peak, simulated
+  Bytes after;
 };
 
 struct Summary {
@@ -107,6 +178,7 @@ struct Summary {
   std::uint64_t unknown_values = 0;
   Bytes host_peak;
   std::vector<std::string> warnings;
+  std::vector<Saving> advice;  // where somebody asked for it
 
   // The device that the run is about; null when nothing was ever allocated.
   [[nodiscard]] const DeviceSummary* main_device() const noexcept {
@@ -119,13 +191,17 @@ struct SummaryOptions {
   std::vector<Pass*> also = {};  // more questions for the same read; they outlive it
 };
 
+// The end of a path, enough to know a file by: "models/llama.py".
+std::string short_path(std::string_view path);
+
 // Reads all of `reader`. Memory grows with modules, ops, steps and live blocks, not with events.
 Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options = {});
 
 // One JSON object; keys and meanings are in docs/json.md.
 std::string summary_to_json(const Summary& summary);
 
-// A table as CSV with a header line: "categories", "modules", "ops", "steps" or "timeline".
+// A table as CSV with a header line: "categories", "modules", "ops", "lines", "regions", "steps" or
+// "timeline".
 Result<std::string> summary_to_csv(const Summary& summary, std::string_view table);
 
 }  // namespace peakline

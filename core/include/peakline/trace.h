@@ -52,9 +52,27 @@ std::unique_ptr<Source> make_memory_source(std::span<const std::byte> bytes);  /
 // docs/trace-format.md.
 using RunInfo = std::map<std::string, std::string>;
 
+// Stands between whoever writes events and the recording: what shall be kept goes on, as it is or as other
+// events that say the same in less. Not thread-safe.
+class EventFilter {
+ public:
+  class Output {
+   public:
+    virtual ~Output() = default;
+    virtual void keep(const Event& event) = 0;
+    virtual NameId name(std::string_view text) = 0;
+    [[nodiscard]] virtual const Dictionary& dictionary() const noexcept = 0;
+    [[nodiscard]] virtual std::uint64_t bytes_written() const noexcept = 0;  // of the file, so far
+  };
+  virtual ~EventFilter() = default;
+  virtual void on(const Event& event, Output& out) = 0;
+  virtual void finish(Output& out) = 0;  // the recording ends
+};
+
 struct WriterOptions {
   std::size_t chunk_bytes = std::size_t{256} << 10;  // of encoded events, before compression
   int compression_level = 1;                         // zstd's
+  std::shared_ptr<EventFilter> filter = nullptr;     // none: every event is kept
 };
 
 // Writes a recording in bounded memory: one chunk is held, everything before it is in the sink.
@@ -74,12 +92,17 @@ class TraceWriter {
   DeviceId device(const DeviceInfo& device);
   ThreadId thread(std::string_view name);
   CategoryId category(std::string_view name, CategoryId parent);
+  LineId line(const CodeLine& line);
+  StackId stack(StackId caller, LineId line);
 
   void write(const Event& event);
   // Facts learned during the run; a later value for a key replaces the earlier one.
   void info(std::string_view key, std::string_view value);
   // Ends the current chunk, so that all events so far survive a kill.
   Status flush();
+  // Something else went wrong, and the chunk that is being filled cannot be trusted: only chunks that
+  // are in the sink count, and of what follows nothing but `why` is written, as the fact "partial".
+  void give_up(std::string_view why);
   // Writes the trailer. Nothing can be written afterwards.
   Status close();
 

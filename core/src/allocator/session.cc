@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/capped.h"
+
 namespace peakline {
 namespace {
 
@@ -142,7 +144,7 @@ std::optional<RecordedSegments> Session::compare_with_record() const {
   RecordedSegments result;
   Bytes reserved;
   for (const SegmentChange& change : recorded_) {
-    reserved += takes(change.kind) ? change.bytes : Bytes{} - change.bytes;
+    reserved = capped_sum(reserved, takes(change.kind) ? change.bytes : Bytes{} - change.bytes);
     result.peak_reserved = std::max(result.peak_reserved, reserved);
   }
   result.changes = recorded_.size();

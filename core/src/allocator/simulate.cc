@@ -11,9 +11,12 @@
 
 #include "allocator/run_settings.h"
 #include "allocator/session.h"
+#include "base/capped.h"
 
 namespace peakline {
 namespace {
+
+bool is_believed(Bytes bytes) { return bytes >= Bytes{} && bytes <= kMostBytes; }
 
 // A source with its first bytes looked at and put back.
 class PeekedSource final : public Source {
@@ -137,15 +140,15 @@ class DeviceSimulation final : public Pass {
   }
 
   // Passes are not told about single segments, so these come from the side.
-  void on_segment(const Event& event) {
+  void segment_event(const Event& event) {
     if (const auto* taken = std::get_if<SegmentAlloc>(&event.body)) {
-      if (taken->device != device_ || sessions_.empty()) return;
+      if (taken->device != device_ || sessions_.empty() || !is_believed(taken->bytes)) return;
       sees_segments_ = true;
       const bool maps = sessions_[0]->allocator().config().expandable_segments;
       sessions_[0]->recorded({maps ? SegmentChange::Kind::kMap : SegmentChange::Kind::kAlloc,
                               taken->address, taken->bytes, taken->stream, PoolId{}});
     } else if (const auto* returned = std::get_if<SegmentFree>(&event.body)) {
-      if (returned->device != device_ || sessions_.empty()) return;
+      if (returned->device != device_ || sessions_.empty() || !is_believed(returned->bytes)) return;
       sessions_[0]->recorded(
           {SegmentChange::Kind::kFree, returned->address, returned->bytes, StreamId{}, PoolId{}});
     }
@@ -236,7 +239,7 @@ class Simulator {
 
   Status on(const Event& event) {
     while (known_devices_ < dictionary_.device_count()) PEAKLINE_RETURN_IF_ERROR(add_device());
-    for (const auto& device : devices_) device->on_segment(event);
+    for (const auto& device : devices_) device->segment_event(event);
     replay_.on(event);
     return {};
   }

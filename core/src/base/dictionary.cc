@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -18,7 +19,7 @@ IdType last_of(const std::vector<T>& table) noexcept {
 
 }  // namespace
 
-Dictionary::Dictionary() : names_{""}, ops_{""}, modules_{{}} {
+Dictionary::Dictionary() : names_{""}, ops_{""}, modules_{{}}, lines_(1), stacks_(1) {
   for (const auto& builtin : category::kBuiltins) {
     categories_.push_back({std::string(builtin.name), builtin.parent});
   }
@@ -26,6 +27,10 @@ Dictionary::Dictionary() : names_{""}, ops_{""}, modules_{{}} {
 
 bool Dictionary::has_room(std::size_t text_bytes) const noexcept {
   return words_ < kMaxWords && text_bytes <= kMaxTextBytes - text_bytes_;
+}
+
+void Dictionary::set_aside(std::size_t text_bytes) noexcept {
+  text_bytes_ += std::min(text_bytes, kMaxTextBytes - text_bytes_);
 }
 
 // Ids are as wide as IdType: a table never gets longer than they can say.
@@ -96,6 +101,25 @@ CategoryId Dictionary::intern_category(std::string_view name, CategoryId parent)
   return category::kOther;
 }
 
+LineId Dictionary::intern_line(const CodeLine& line) {
+  const Triple key{line.file.raw(), line.function.raw(), line.line};
+  if (auto found = line_index_.find(key); found != line_index_.end()) return LineId(found->second);
+  if (define_line(line)) return last_of<LineId>(lines_);
+  ++refused_;
+  return LineId{};
+}
+
+StackId Dictionary::intern_stack(StackId caller, LineId line) {
+  if (line == LineId{}) return caller;
+  const Triple key{caller.raw(), line.raw(), 0};
+  if (auto found = stack_index_.find(key); found != stack_index_.end()) {
+    return StackId(found->second);
+  }
+  if (define_stack(caller, line)) return last_of<StackId>(stacks_);
+  ++refused_;
+  return StackId{};
+}
+
 std::string_view Dictionary::name(NameId id) const noexcept { return at_or_first(names_, id); }
 
 std::string_view Dictionary::op(OpId id) const noexcept { return at_or_first(ops_, id); }
@@ -115,6 +139,17 @@ std::string_view Dictionary::thread(ThreadId id) const noexcept {
 
 const CategoryInfo& Dictionary::category(CategoryId id) const noexcept {
   return at_or_first(categories_, id);
+}
+
+const CodeLine& Dictionary::line(LineId id) const noexcept { return at_or_first(lines_, id); }
+
+const StackInfo& Dictionary::stack(StackId id) const noexcept { return at_or_first(stacks_, id); }
+
+LineId Dictionary::own_line(StackId id) const noexcept {
+  for (StackId at = id; at != StackId{}; at = stack(at).caller) {
+    if (!line(stack(at).line).library) return stack(at).line;
+  }
+  return stack(id).line;
 }
 
 CategoryId Dictionary::top_level(CategoryId id) const noexcept { return category(id).parent; }
@@ -167,6 +202,25 @@ bool Dictionary::define_category(CategoryInfo category) {
   if (id >= category::kMaxCategories || !(top || below_top)) return false;
   const std::size_t size = category.name.size();
   return append<CategoryId>(categories_, size, std::move(category));
+}
+
+bool Dictionary::define_line(CodeLine line) {
+  if (line.file.raw() >= names_.size() || line.function.raw() >= names_.size()) return false;
+  const Triple key{line.file.raw(), line.function.raw(), line.line};
+  const std::size_t size = line.text.size();
+  if (!append<LineId>(lines_, size, std::move(line))) return false;
+  line_index_.emplace(key, last_of<LineId>(lines_).raw());
+  return true;
+}
+
+bool Dictionary::define_stack(StackId caller, LineId line) {
+  // A caller comes before what it calls, so walks outwards always end.
+  if (caller.raw() >= stacks_.size() || line.raw() >= lines_.size() || line == LineId{})
+    return false;
+  const std::uint32_t depth = stacks_[caller.raw()].depth + 1;
+  if (depth > kMaxStackDepth || !append<StackId>(stacks_, 0, {caller, line, depth})) return false;
+  stack_index_.emplace(Triple{caller.raw(), line.raw(), 0}, last_of<StackId>(stacks_).raw());
+  return true;
 }
 
 }  // namespace peakline

@@ -58,6 +58,13 @@ struct Describe {
     out.block = e.block;
     out.detail = kCertaintyNames[static_cast<std::size_t>(e.certainty)];
   }
+  void operator()(const CallStack& e) const {
+    out.kind = "call_stack";
+    const CodeLine& line = words.line(words.own_line(e.stack));
+    out.detail = std::string(words.name(line.file)) + ":" + std::to_string(line.line);
+  }
+  void operator()(const RegionBegin& e) const { out.kind = "region_begin", out.name = e.name; }
+  void operator()(const RegionEnd&) const { out.kind = "region_end"; }
   void operator()(const ModuleEnter& e) const {
     out.kind = "module_enter", out.module = e.module, out.phase = pass_name(e.pass);
   }

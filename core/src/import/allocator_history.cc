@@ -74,6 +74,9 @@ Status AllocatorHistory::alloc(const HistoryEntry& entry) {
   live_.emplace_hint(next, begin, Live{block, begin + rounded(entry.size), end});
   count_block(begin, true);
   ++counts_.allocations;
+  if (entry.stack != StackId{}) {
+    PEAKLINE_RETURN_IF_ERROR(write(CallStack{entry.stack, StackId{}}));
+  }
   return write(Alloc{block, Bytes(static_cast<std::int64_t>(bytes)), Bytes(entry.size),
                      Address(begin), entry.stream, device_},
                entry.op);

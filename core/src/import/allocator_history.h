@@ -21,6 +21,7 @@ struct HistoryEntry {
   StreamId stream;
   TimeNs time;
   std::string_view op;  // where the program was; may be empty
+  StackId stack = {};   // likewise, as a stack
 };
 
 // Turns the entries of one device into events, in order. Not thread-safe.

@@ -9,6 +9,8 @@ class WriterSink final : public EventSink {
   DeviceId device(const DeviceInfo& device) override { return writer_.device(device); }
   OpId op(std::string_view name) override { return writer_.op(name); }
   NameId name(std::string_view text) override { return writer_.name(text); }
+  LineId line(const CodeLine& line) override { return writer_.line(line); }
+  StackId stack(StackId caller, LineId line) override { return writer_.stack(caller, line); }
   void info(std::string_view key, std::string_view value) override { writer_.info(key, value); }
   Status write(const Event& event) override {
     writer_.write(event);
@@ -26,6 +28,10 @@ class CallbackSink final : public EventSink {
   DeviceId device(const DeviceInfo& device) override { return dictionary_.intern_device(device); }
   OpId op(std::string_view name) override { return dictionary_.intern_op(name); }
   NameId name(std::string_view text) override { return dictionary_.intern_name(text); }
+  LineId line(const CodeLine& line) override { return dictionary_.intern_line(line); }
+  StackId stack(StackId caller, LineId line) override {
+    return dictionary_.intern_stack(caller, line);
+  }
   void info(std::string_view key, std::string_view value) override {
     info_.insert_or_assign(std::string(key), std::string(value));
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +48,38 @@ std::string frame_name(const Value* frames) {
     return fmt::format("{}:{} {}", file, integer(*frame, "line"), text(*frame, "name"));
   }
   return {};
+}
+
+// Of torch, or of Python itself: what the program only calls.
+bool is_library(std::string_view file) {
+  const bool installed = file.find("-packages/") != std::string_view::npos;
+  return file.find("-packages/torch/") != std::string_view::npos || file.starts_with("<frozen ") ||
+         (!installed && file.find("/lib/python3.") != std::string_view::npos);
+}
+
+// The Python frames as a stack, folded as those of our own recordings are: of torch's lines only the
+// innermost stays, and only where the stack ends in torch.
+StackId stack_of(const Value* frames, EventSink& sink) {
+  const Container* list = frames != nullptr ? pickle::container_of(*frames) : nullptr;
+  StackId stack;
+  if (list == nullptr) return stack;
+  LineId library;
+  for (auto item = list->items.rbegin(); item != list->items.rend(); ++item) {
+    const Container* frame = pickle::container_of(*item);
+    const std::string_view file = frame != nullptr ? text(*frame, "filename") : std::string_view();
+    const bool is_python = file.ends_with(".py") || file.starts_with("<");
+    const std::int64_t line = is_python ? integer(*frame, "line") : 0;
+    if (line <= 0 || line > std::numeric_limits<std::uint32_t>::max()) continue;
+    const bool folded = is_library(file);
+    const LineId id = sink.line({sink.name(file),
+                                 sink.name(text(*frame, "name")),
+                                 static_cast<std::uint32_t>(line),
+                                 folded,
+                                 {}});
+    if (!folded) stack = sink.stack(stack, id);
+    library = folded ? id : LineId{};
+  }
+  return library == LineId{} ? stack : sink.stack(stack, library);
 }
 
 // Whether it matters where the program was at such an entry.
@@ -210,6 +243,7 @@ class Emitter final : public Walker {
     const std::string op =
         has_place(entry.action) ? frame_name(dict.find("frames")) : std::string();
     entry.op = op;
+    if (entry.action == "alloc") entry.stack = stack_of(dict.find("frames"), sink_);
     if (!AllocatorHistory::knows(entry.action)) return {};
     Status status = (*history)->on(entry);
     if (status.ok() || status.code() == StatusCode::kIo) return status;

@@ -23,6 +23,10 @@ bool is_matrix_product(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// Programs that make up a new name each time are not followed for ever.
+constexpr std::size_t kMaxRegions = std::size_t{1} << 16;
+constexpr std::size_t kMaxRegionDepth = 64;
+
 std::size_t index(Phase phase) { return static_cast<std::size_t>(phase); }
 
 }  // namespace
@@ -142,7 +146,8 @@ const std::vector<ModuleFrame>& Context::on(ThreadId thread, const ModuleLeave& 
   return closed_;
 }
 
-void Context::on(const PhaseBegin& begin) {
+void Context::on(ThreadId thread, const PhaseBegin& begin) {
+  if (begin.phase == Phase::kBackward) backward_caller_ = thread;
   if (begin.phase == Phase::kBackward && open_phases_[index(Phase::kBackward)] == 0 &&
       open_backward_modules_ == 0) {
     begin_backward();
@@ -170,6 +175,67 @@ void Context::on(const StepEnd&) {
 
 void Context::on(const OutOfMemory& failure) {
   if (failure.kind == OutOfMemory::Kind::kFailed) ++progress_.out_of_memory;
+}
+
+void Context::on(ThreadId thread, const CallStack& call) {
+  const std::size_t known = dictionary_.stack_count();
+  if (call.stack.raw() >= known || call.forward.raw() >= known) {
+    diagnostics_.count(Loss::kUnknownId);
+  }
+  state(thread).call = call;
+}
+
+void Context::on(ThreadId thread, const RegionBegin& begin) {
+  if (begin.name.raw() >= dictionary_.name_count()) diagnostics_.count(Loss::kUnknownId);
+  std::vector<RegionId>& open = state(thread).regions;
+  const RegionId around = open.empty() ? RegionId{} : open.back();
+  const auto found = region_index_.find({around, begin.name});
+  RegionId region = around;  // when there are too many
+  if (found != region_index_.end()) {
+    region = found->second;
+  } else if (regions_.size() < kMaxRegions && open.size() < kMaxRegionDepth) {
+    region = RegionId(static_cast<std::uint32_t>(regions_.size()));
+    regions_.push_back({begin.name, around});
+    region_index_.emplace(std::pair(around, begin.name), region);
+  }
+  open.push_back(region);
+}
+
+void Context::on(ThreadId thread, const RegionEnd&) {
+  std::vector<RegionId>& open = state(thread).regions;
+  if (open.empty()) return diagnostics_.count(Loss::kRegionEndWithoutBegin);
+  open.pop_back();
+}
+
+CallStack Context::call(ThreadId thread) const noexcept {
+  const ThreadState* state = find(thread);
+  return state == nullptr ? CallStack{} : state->call;
+}
+
+void Context::call_done(ThreadId thread) noexcept {
+  if (thread.raw() < threads_.size()) threads_[thread.raw()].call = {};
+}
+
+RegionId Context::region(ThreadId thread) const noexcept {
+  const ThreadState* own = find(thread);
+  if (own != nullptr && !own->regions.empty()) return own->regions.back();
+  if (open_phases_[index(Phase::kBackward)] == 0) return {};
+  const ThreadState* caller = find(backward_caller_);
+  return caller == nullptr || caller->regions.empty() ? RegionId{} : caller->regions.back();
+}
+
+const RegionInfo& Context::region_info(RegionId id) const noexcept {
+  return id.raw() < regions_.size() ? regions_[id.raw()] : regions_.front();
+}
+
+std::string Context::region_path(RegionId id) const {
+  std::string path;
+  for (; id != RegionId{}; id = region_info(id).around) {
+    const std::string_view name = dictionary_.name(region_info(id).name);
+    if (!path.empty()) path.insert(0, " / ");
+    path.insert(0, name);
+  }
+  return path;
 }
 
 void Context::finish() { diagnostics_.count(Loss::kModuleNeverLeft, open_modules_); }

@@ -1,9 +1,15 @@
 #include <peakline/ledger.h>
 
+#include "base/capped.h"
+
 namespace peakline {
 namespace {
 
 constexpr unsigned kFirstBits = 10;
+
+// Whether `bytes` more make a total that can be.
+bool fits(Bytes total, Bytes bytes) { return bytes <= kMostBytes - total; }
+bool is_size(Bytes bytes) { return bytes >= Bytes{} && bytes <= kMostBytes; }
 
 }  // namespace
 
@@ -15,6 +21,10 @@ const Block* Ledger::on(const Alloc& alloc, const Birth& birth, ModuleId module,
     diagnostics_.count(Loss::kNegativeSize);
     return nullptr;
   }
+  if (!fits(totals(alloc.device).allocated, alloc.bytes)) {
+    diagnostics_.count(Loss::kImpossibleSize);
+    return nullptr;
+  }
   if ((used_ + 1) * 2 > index_.size()) grow();
   Entry& entry = index_[probe(alloc.block)];
   if (entry.slot != kFree) {
@@ -24,9 +34,10 @@ const Block* Ledger::on(const Alloc& alloc, const Birth& birth, ModuleId module,
   const std::uint32_t slot = take_slot();
   entry = {alloc.block, slot};
   ++used_;
-  blocks_[slot] = Block{alloc.block,  alloc.bytes,  alloc.requested, birth,
-                        module,       op,           NameId{},        alloc.stream,
-                        alloc.device, CategoryId{}, alloc.address,   Certainty::kExact};
+  const Bytes requested = is_size(alloc.requested) ? alloc.requested : alloc.bytes;
+  blocks_[slot] =
+      Block{alloc.block,  alloc.bytes,  requested,    birth,         module,           op, NameId{},
+            alloc.stream, alloc.device, CategoryId{}, alloc.address, Certainty::kExact};
   totals_of(alloc.device).allocated += alloc.bytes;
   return &blocks_[slot];
 }
@@ -71,6 +82,10 @@ const Block* Ledger::on(const Resize& resize, std::uint64_t event) {
     return nullptr;
   }
   Block& block = blocks_[index_[at].slot];
+  if (!fits(totals(block.device).allocated - block.bytes, resize.bytes)) {
+    diagnostics_.count(Loss::kImpossibleSize);
+    return nullptr;
+  }
   before_resize_ = block;
   totals_of(block.device).allocated += resize.bytes - block.bytes;
   block.bytes = resize.bytes;
@@ -85,6 +100,7 @@ void Ledger::on(const SegmentAlloc& segment) {
     return;
   }
   DeviceTotals& totals = totals_of(segment.device);
+  if (!fits(totals.reserved, segment.bytes)) return diagnostics_.count(Loss::kImpossibleSize);
   totals.reserved += segment.bytes;
   totals.knows_reserved = true;
   ++totals.segments;
@@ -104,6 +120,7 @@ void Ledger::on(const Reserved& reserved) {
     diagnostics_.count(Loss::kNegativeSize);
     return;
   }
+  if (!is_size(reserved.bytes)) return diagnostics_.count(Loss::kImpossibleSize);
   DeviceTotals& totals = totals_of(reserved.device);
   totals.reserved = reserved.bytes;
   totals.knows_reserved = true;

@@ -16,6 +16,8 @@ struct Held {
   ModuleId module;
   OpId op;
   Certainty certainty = Certainty::kExact;
+  CallStack call;
+  RegionId region;
 };
 
 // Follows one device; give it that device's blocks only. The moment may move forward any number of
@@ -34,7 +36,7 @@ class MomentSet {
 
   void on_free(const Now& now, const Block& block, CategoryId category) {
     if (block.birth.event <= moment_ && moment_ < now.event) {
-      departed_.push_back({block.bytes, category, block.module, block.op, block.certainty});
+      departed_.push_back(held(block, category));
     }
   }
 
@@ -53,11 +55,14 @@ class MomentSet {
   }
 
  private:
+  static Held held(const Block& block, CategoryId category) {
+    return {block.bytes,     category,         block.module,      block.op,
+            block.certainty, block.birth.call, block.birth.region};
+  }
   void add_living(std::vector<Held>& all, const Now& now) const {
     now.ledger.for_each_live([&](const Block& block) {
       if (block.device != device_ || block.birth.event > moment_) return;
-      all.push_back({block.bytes, resolve_category(block, now.context, true), block.module,
-                     block.op, block.certainty});
+      all.push_back(held(block, resolve_category(block, now.context, true)));
     });
   }
 

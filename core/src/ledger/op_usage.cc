@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/capped.h"
+
 namespace peakline {
 
 void OpUsagePass::on_alloc(const Now& now, const Block& block) {
@@ -11,7 +13,7 @@ void OpUsagePass::on_alloc(const Now& now, const Block& block) {
   if (block.op.raw() >= ops.size()) ops.resize(now.dictionary.op_count());
   OpUsage& usage = ops[block.op.raw()];
   ++usage.allocations;
-  usage.allocated += block.bytes;
+  usage.allocated = capped_sum(usage.allocated, block.bytes);
   usage.largest = std::max(usage.largest, block.bytes);
 }
 

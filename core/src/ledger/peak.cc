@@ -18,7 +18,8 @@ Place place_of(const Now& now) {
           now.context.progress().steps,
           now.context.op(now.thread).op,
           now.context.module(now.thread),
-          now.context.era(now.thread)};
+          now.context.era(now.thread),
+          {}};
 }
 
 void PeakPass::on_alloc(const Now& now, const Block& block) {
@@ -29,6 +30,7 @@ void PeakPass::on_alloc(const Now& now, const Block& block) {
   if (total <= peak.bytes) return;
   peak.bytes = total;
   peak.place = place_of(now);
+  peak.place.call = block.birth.call;
   set.mark(now);
 }
 

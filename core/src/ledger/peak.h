@@ -18,6 +18,7 @@ struct Place {
   OpId op;
   ModuleId module;
   Era era = Era::kForward;
+  CallStack call;
 };
 
 struct DevicePeak {

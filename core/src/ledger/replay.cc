@@ -2,6 +2,8 @@
 
 #include <peakline/replay.h>
 
+#include "base/capped.h"
+
 namespace peakline {
 
 Replay::Replay(const Dictionary& dictionary)
@@ -18,12 +20,15 @@ Birth Replay::birth(ThreadId thread, std::uint64_t op_call) const {
           context_.recompute(thread),
           context_.module_call(thread),
           thread,
-          context_.era(thread)};
+          context_.era(thread),
+          context_.call(thread),
+          context_.region(thread)};
 }
 
 void Replay::alloc(ThreadId thread, const Alloc& alloc) {
   const OpFrame op = context_.op(thread);
   const Block* block = ledger_.on(alloc, birth(thread, op.serial), context_.module(thread), op.op);
+  context_.call_done(thread);
   if (block == nullptr) return;
   const Now here = now(thread);
   for (Pass* pass : passes_) pass->on_alloc(here, *block);
@@ -84,8 +89,17 @@ struct Replay::Dispatch {
   void operator()(const ModuleEnter& e) const { replay.enter(event.thread, e); }
   void operator()(const ModuleLeave& e) const { replay.leave(event.thread, e); }
   void operator()(const Lost& e) const { replay.lost(e); }
+  void operator()(const CallStack& e) const { replay.context_.on(event.thread, e); }
+  void operator()(const RegionBegin& e) const {
+    replay.context_.on(event.thread, e);
+    other();
+  }
+  void operator()(const RegionEnd& e) const {
+    other();
+    replay.context_.on(event.thread, e);
+  }
   void operator()(const PhaseBegin& e) const {
-    replay.context_.on(e);
+    replay.context_.on(event.thread, e);
     other();
   }
   void operator()(const PhaseEnd& e) const {
@@ -104,6 +118,7 @@ struct Replay::Dispatch {
     replay.ledger_.on(e);
     replay.context_.on(e);
     other();
+    replay.context_.call_done(event.thread);
   }
   void operator()(const FreeCompleted&) const { other(); }
   void operator()(const Marker&) const { other(); }
@@ -114,6 +129,7 @@ struct Replay::Dispatch {
   template <class E>
   void reserved(const E& e) const {
     replay.ledger_.on(e);
+    if (e.bytes < Bytes{} || e.bytes > kMostBytes) return;  // the ledger has counted it
     const Now here = replay.now(event.thread);
     for (Pass* pass : replay.passes_) {
       if constexpr (!std::is_same_v<E, Reserved>) pass->on_segment(here, e);

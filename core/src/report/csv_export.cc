@@ -42,6 +42,22 @@ void ops(std::string& out, const DeviceSummary& device) {
   }
 }
 
+void lines(std::string& out, const DeviceSummary& device) {
+  for (const LineRow& row : device.lines) {
+    out +=
+        fmt::format("{},{},{},{},{},{},{},{},{}\n", field(device.name), field(row.place.file),
+                    row.place.line, field(row.place.function), row.allocations, row.at_peak.raw(),
+                    row.allocated.raw(), row.largest.raw(), field(row.place.text));
+  }
+}
+
+void regions(std::string& out, const DeviceSummary& device) {
+  for (const RegionRow& row : device.regions) {
+    out += fmt::format("{},{},{},{},{}\n", field(device.name), field(row.path), row.entered,
+                       row.at_peak.raw(), row.highest.raw());
+  }
+}
+
 void steps(std::string& out, const DeviceSummary& device) {
   for (std::size_t i = 0; i < device.steps.size(); ++i) {
     out += fmt::format("{},{},{},{}\n", field(device.name), i + 1,
@@ -68,6 +84,8 @@ constexpr Table kTables[] = {
     {"categories", "device,category,bytes\n", categories},
     {"modules", "device,path,type,category,bytes\n", modules},
     {"ops", "device,op,calls,allocations,at_peak,allocated,largest\n", ops},
+    {"lines", "device,file,line,function,allocations,at_peak,allocated,largest,text\n", lines},
+    {"regions", "device,region,entered,at_peak,highest\n", regions},
     {"steps", "device,step,peak_allocated,peak_reserved\n", steps},
     {"timeline", "device,first_event,time_ns,lowest,highest,reserved\n", timeline},
 };
@@ -82,7 +100,8 @@ Result<std::string> summary_to_csv(const Summary& summary, std::string_view tabl
     return out;
   }
   return invalid_input(fmt::format(
-      "there is no table '{}'; choose categories, modules, ops, steps or timeline", table));
+      "there is no table '{}'; choose categories, modules, ops, lines, regions, steps or timeline",
+      table));
 }
 
 }  // namespace peakline

@@ -88,6 +88,27 @@ std::map<std::string, Change> grouped(const std::map<std::string, Change>& modul
   return groups;
 }
 
+// "model.py:12 forward: text" without the number, which changes with the code above it.
+std::string without_number(std::string_view name) {
+  const std::size_t space = name.find(' ');
+  const std::size_t colon = name.rfind(':', space);
+  const bool has_text = name.find(": ", space) != std::string_view::npos;
+  if (space == std::string_view::npos || colon == std::string_view::npos || !has_text) {
+    return std::string(name);
+  }
+  return std::string(name.substr(0, colon)) + std::string(name.substr(space));
+}
+
+// By what they are, and called what they are called now.
+std::map<std::string, Change> match_lines(const std::vector<NamedBytes>& before,
+                                          const std::vector<NamedBytes>& after) {
+  std::map<std::string, Change> rows = match(before, after, without_number);
+  for (const std::vector<NamedBytes>* run : {&before, &after}) {
+    for (const NamedBytes& entry : *run) rows[without_number(entry.name)].name = entry.name;
+  }
+  return rows;
+}
+
 Json change_json(const Change& change) {
   return {{"name", change.name},
           {"before", change.before.raw()},
@@ -129,6 +150,9 @@ RunDiff diff_runs(RunFacts before, RunFacts after) {
   diff.modules = changed(modules);
   diff.module_groups = changed(grouped(modules));
   diff.ops = changed(match(before.ops, after.ops, as_it_is));
+  if (!before.lines.empty() && !after.lines.empty()) {
+    diff.lines = changed(match_lines(before.lines, after.lines));
+  }
   diff.before = std::move(before);
   diff.after = std::move(after);
   return diff;
@@ -145,6 +169,7 @@ std::string diff_to_json(const RunDiff& diff) {
   out["modules"] = list(diff.modules, change_json);
   out["module_groups"] = list(diff.module_groups, group_json);
   out["ops"] = list(diff.ops, change_json);
+  if (!diff.lines.empty()) out["lines"] = list(diff.lines, change_json);
   return out.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

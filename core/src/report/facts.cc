@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include <peakline/diff.h>
@@ -20,6 +21,22 @@ Bytes sum(const std::vector<NamedBytes>& rows) {
 void add_rest(std::vector<NamedBytes>& rows, std::string_view name, Bytes total) {
   const Bytes rest = total - sum(rows);
   if (rest != Bytes{}) rows.push_back({std::string(name), rest});
+}
+
+std::string line_name(const CodePlace& place) {
+  std::string name = fmt::format("{}:{} {}", short_path(place.file), place.line, place.function);
+  return place.text.empty() ? name : name + ": " + place.text;
+}
+
+std::vector<NamedBytes> line_facts(const std::vector<LineRow>& lines) {
+  std::map<std::string, Bytes> sums;
+  for (const LineRow& row : lines) {
+    if (row.at_peak != Bytes{}) sums[line_name(row.place)] += row.at_peak;
+  }
+  std::vector<NamedBytes> facts;
+  facts.reserve(sums.size());
+  for (const auto& [name, bytes] : sums) facts.push_back({name, bytes});
+  return facts;
 }
 
 Json to_json(const std::vector<NamedBytes>& rows) {
@@ -77,12 +94,37 @@ class Reader {
     wrong(fmt::format("'{}' is neither an object nor a list", key));
     return {};
   }
+  // A baseline has them by name, the JSON of `peakline show` as rows of several fields.
+  std::vector<NamedBytes> lines(const char* key) {
+    const auto found = root_.find(key);
+    if (found == root_.end()) return {};
+    if (found->is_object()) return by_name(key);
+    std::vector<LineRow> rows;
+    for (const Json& row : *found) {
+      const bool good = row.is_object() && is_text(row, "file") && is_text(row, "function") &&
+                        is_text(row, "text") && is_number(row, "line") && is_number(row, "at_peak");
+      if (!good) {
+        wrong(fmt::format("a row of '{}' is no line of a program", key));
+        return {};
+      }
+      LineRow& line = rows.emplace_back();
+      line.place = {row["file"], row["line"], row["function"], row["text"]};
+      line.at_peak = Bytes(row["at_peak"].get<std::int64_t>());
+    }
+    return line_facts(rows);
+  }
   void wrong(const std::string& what) {
     if (status_.ok()) status_ = invalid_input(fmt::format("'{}' is no baseline: {}", name_, what));
   }
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
+  static bool is_text(const Json& row, const char* key) {
+    return row.contains(key) && row[key].is_string();
+  }
+  static bool is_number(const Json& row, const char* key) {
+    return row.contains(key) && row[key].is_number_integer();
+  }
   void add(std::vector<NamedBytes>& rows, const char* key, const std::string& name,
            const Json& value) {
     if (!value.is_number_integer()) {
@@ -115,6 +157,8 @@ RunFacts facts_of(const Summary& summary) {
   for (const OpRow& row : device->ops) {
     if (row.at_peak != Bytes{}) facts.ops.push_back({row.name, row.at_peak});
   }
+  facts.lines = line_facts(device->lines);
+  if (!device->lines.empty()) add_rest(facts.lines, kNoLine, facts.peak_allocated);
   add_rest(facts.modules, kOutsideModules, facts.peak_allocated);
   add_rest(facts.ops, kOutsideOps, facts.peak_allocated);
   return facts;
@@ -130,6 +174,7 @@ std::string facts_to_json(const RunFacts& facts) {
   out["by_subcategory"] = to_json(facts.categories);
   out["modules"] = to_json(facts.modules);
   out["ops"] = to_json(facts.ops);
+  if (!facts.lines.empty()) out["lines"] = to_json(facts.lines);
   return out.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -148,8 +193,10 @@ Result<RunFacts> facts_from_json(std::string_view text, std::string_view name) {
   facts.categories = reader.either("by_subcategory", "name", "bytes");
   facts.modules = reader.either("modules", "path", "own");
   facts.ops = reader.either("ops", "name", "at_peak");
+  facts.lines = reader.lines("lines");
   if (!reader.status().ok()) return reader.status();
   add_rest(facts.categories, "Other", facts.peak_allocated);
+  if (!facts.lines.empty()) add_rest(facts.lines, kNoLine, facts.peak_allocated);
   add_rest(facts.modules, kOutsideModules, facts.peak_allocated);
   add_rest(facts.ops, kOutsideOps, facts.peak_allocated);
   return facts;

@@ -22,6 +22,13 @@ Json by_name(const std::vector<NamedBytes>& rows) {
   return out;
 }
 
+template <class Rows, class ToJson>
+Json list(const Rows& rows, ToJson to_json) {
+  Json out = Json::array();
+  for (const auto& row : rows) out.push_back(to_json(row));
+  return out;
+}
+
 Json module_json(const ModuleRow& row) {
   return {{"path", row.path},
           {"type", row.type},
@@ -41,6 +48,57 @@ Json op_json(const OpRow& row) {
           {"largest", row.largest.raw()}};
 }
 
+Json place_json(const CodePlace& place) {
+  return {{"file", place.file},
+          {"line", place.line},
+          {"function", place.function},
+          {"text", place.text}};
+}
+
+Json line_json(const LineRow& row) {
+  Json out = place_json(row.place);
+  out["called_from"] = row.called_from ? place_json(*row.called_from) : Json(nullptr);
+  out["allocations"] = row.allocations;
+  out["at_peak"] = row.at_peak.raw();
+  out["allocated"] = row.allocated.raw();
+  out["largest"] = row.largest.raw();
+  out["by_category"] = by_name(row.by_category);
+  return out;
+}
+
+Json region_json(const RegionRow& row) {
+  return {{"path", row.path},
+          {"entered", row.entered},
+          {"at_peak", row.at_peak.raw()},
+          {"highest", row.highest.raw()}};
+}
+
+Json growth_json(const GrowthRow& row) {
+  return {{"place", row.place ? place_json(*row.place) : Json(nullptr)},
+          {"op", row.op},
+          {"module", row.module},
+          {"kept", row.kept.raw()},
+          {"blocks", row.blocks},
+          {"per_step", row.per_step.raw()},
+          {"first_step", row.first_step},
+          {"last_step", row.last_step}};
+}
+
+Json failure_json(const FailureRow& row) {
+  return {{"requested", row.requested.raw()},
+          {"allocated", row.allocated.raw()},
+          {"reserved", row.reserved.raw()},
+          {"step", row.step},
+          {"phase", row.phase},
+          {"op", row.op},
+          {"module", row.module},
+          {"stack", list(row.stack, place_json)},
+          {"forward", list(row.forward, place_json)},
+          {"by_category", by_name(row.by_category)},
+          {"by_module", by_name(row.by_module)},
+          {"lines", list(row.lines, line_json)}};
+}
+
 Json timeline_json(const TimelineView& view) {
   Json points = Json::array();
   for (const TimelinePoint& point : view.points) {
@@ -58,16 +116,17 @@ Json timeline_json(const TimelineView& view) {
           {"points", std::move(points)}};
 }
 
-template <class Rows, class ToJson>
-Json list(const Rows& rows, ToJson to_json) {
-  Json out = Json::array();
-  for (const auto& row : rows) out.push_back(to_json(row));
-  return out;
-}
-
 Json step_json(const StepRow& step) {
   return {{"peak_allocated", step.peak_allocated.raw()},
           {"peak_reserved", optional_bytes(step.peak_reserved)}};
+}
+
+Json saving_json(const Saving& saving) {
+  return {{"what", saving.what},
+          {"why", saving.why},
+          {"command", saving.command},
+          {"peak_reserved_before", saving.before.raw()},
+          {"peak_reserved_after", saving.after.raw()}};
 }
 
 Json confidence_json(const std::array<Bytes, kCertainties>& parts) {
@@ -94,11 +153,16 @@ void put_device(Json& out, const DeviceSummary& device) {
                  {"op", device.peak_op},
                  {"module", device.peak_module},
                  {"outside_modules", device.outside_modules.raw()}};
+  if (!device.peak_stack.empty()) out["peak"]["stack"] = list(device.peak_stack, place_json);
   out["by_category"] = by_name(device.by_category);
   out["by_subcategory"] = by_name(device.by_subcategory);
   if (device.confidence) out["confidence"] = confidence_json(*device.confidence);
   out["modules"] = list(device.modules, module_json);
   out["ops"] = list(device.ops, op_json);
+  if (!device.lines.empty()) out["lines"] = list(device.lines, line_json);
+  if (!device.regions.empty()) out["regions"] = list(device.regions, region_json);
+  if (device.failure) out["failure"] = failure_json(*device.failure);
+  if (!device.growth.empty()) out["growth"] = list(device.growth, growth_json);
   out["steps"] = list(device.steps, step_json);
   out["timeline"] = timeline_json(device.timeline);
 }
@@ -122,6 +186,7 @@ nlohmann::ordered_json summary_json(const Summary& summary) {
   out["partial"] = summary.info.contains("partial");
   out["info"] = summary.info;
   out["warnings"] = summary.warnings;
+  out["advice"] = list(summary.advice, saving_json);
   out["devices"] = Json::array();
   for (std::size_t i = 1; i < summary.devices.size(); ++i) {
     Json device;

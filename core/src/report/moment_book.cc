@@ -51,12 +51,13 @@ void MomentBook::observe(const Now& now) {
 }
 
 std::uint32_t MomentBook::key_of(const Block& block, CategoryId category) {
-  // Words are limited (Dictionary::kMaxWords), so that the three fit into one number.
-  const std::uint64_t packed = (std::uint64_t{block.module.raw()} << 32) ^
-                               (std::uint64_t{block.op.raw()} << 8) ^ category.raw();
+  const CallStack& call = block.birth.call;
+  const StackId stack = call.forward != StackId{} ? call.forward : call.stack;
+  const Packed packed{std::uint64_t{block.module.raw()} << 32 | block.op.raw(),
+                      std::uint64_t{stack.raw()} << 8 | category.raw()};
   const auto [found, fresh] =
       key_index_.try_emplace(packed, static_cast<std::uint32_t>(keys_.size()));
-  if (fresh) keys_.push_back({block.module, block.op, category});
+  if (fresh) keys_.push_back({block.module, block.op, category, stack});
   return found->second;
 }
 

@@ -46,6 +46,19 @@ class MomentBook : public Pass {
     CategoryArray change{};
   };
 
+  // The fields of an AliveKey. Words are limited (Dictionary::kMaxWords), so that they fit.
+  struct Packed {
+    std::uint64_t who;
+    std::uint64_t where;
+    bool operator==(const Packed&) const = default;
+  };
+  struct PackedHash {
+    std::size_t operator()(const Packed& key) const noexcept {
+      const std::uint64_t mixed = (key.who ^ key.where << 20) * 0x9E3779B97F4A7C15U;
+      return static_cast<std::size_t>(mixed ^ mixed >> 32);
+    }
+  };
+
   // The first moment at or after `event`.
   [[nodiscard]] std::uint32_t moment_at(std::uint64_t event) const;
   void advance(std::uint64_t event);
@@ -65,7 +78,7 @@ class MomentBook : public Pass {
   std::size_t current_ = 0;  // the first moment at or after the last event
   Bytes allocated_;
   Bytes reserved_;
-  std::unordered_map<std::uint64_t, std::uint32_t> key_index_;
+  std::unordered_map<Packed, std::uint32_t, PackedHash> key_index_;
   std::vector<AliveKey> keys_;
   std::vector<AliveChange> changes_;
   std::size_t most_changes_;

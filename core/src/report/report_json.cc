@@ -47,6 +47,32 @@ Json module_words(const Dictionary& dictionary) {
   return out;
 }
 
+// Lines that stacks of the report name, and the stacks themselves: a line and its caller each.
+Json code_words(const Dictionary& dictionary) {
+  Json lines = Json::array();
+  for (std::uint32_t i = 0; i < dictionary.line_count(); ++i) {
+    const CodeLine& line = dictionary.line(LineId(i));
+    lines.push_back({line.file.raw(), line.line, line.function.raw(), line.text, line.library});
+  }
+  Column callers;
+  Column innermost;
+  for (std::uint32_t i = 0; i < dictionary.stack_count(); ++i) {
+    callers.add(dictionary.stack(StackId(i)).caller.raw());
+    innermost.add(dictionary.stack(StackId(i)).line.raw());
+  }
+  Json names = Json::object();  // only those that lines use
+  for (std::uint32_t i = 1; i < dictionary.line_count(); ++i) {
+    const CodeLine& line = dictionary.line(LineId(i));
+    for (const NameId name : {line.file, line.function}) {
+      names[std::to_string(name.raw())] = dictionary.name(name);
+    }
+  }
+  return {{"names", std::move(names)},
+          {"lines", std::move(lines)},
+          {"caller", callers.base64()},
+          {"line", innermost.base64()}};
+}
+
 Json words(const Dictionary& dictionary) {
   Json ops = Json::array();
   for (std::uint32_t i = 0; i < dictionary.op_count(); ++i) ops.push_back(dictionary.op(OpId(i)));
@@ -58,7 +84,8 @@ Json words(const Dictionary& dictionary) {
   }
   return {{"modules", module_words(dictionary)},
           {"ops", std::move(ops)},
-          {"categories", std::move(categories)}};
+          {"categories", std::move(categories)},
+          {"code", code_words(dictionary)}};
 }
 
 Json points_json(const DeviceReport& device) {
@@ -99,6 +126,7 @@ Json alive_json(const DeviceReport& device) {
           {"key_module", column(device.keys, [](Key k) { return k.module.raw(); })},
           {"key_op", column(device.keys, [](Key k) { return k.op.raw(); })},
           {"key_category", column(device.keys, [](Key k) { return k.category.raw(); })},
+          {"key_stack", column(device.keys, [](Key k) { return k.stack.raw(); })},
           {"points", points.base64()},
           {"counts", counts.base64()},
           {"keys", keys.base64()},
@@ -183,6 +211,10 @@ Json short_summary(const Report& report) {
     device.steps.clear();
     if (device.modules.size() > options.modules) device.modules.resize(options.modules);
     if (device.ops.size() > options.ops) device.ops.resize(options.ops);
+    if (device.lines.size() > options.lines) device.lines.resize(options.lines);
+    if (device.failure && device.failure->lines.size() > options.lines) {
+      device.failure->lines.resize(options.lines);
+    }
   }
   return summary_json(summary);
 }

@@ -5,12 +5,17 @@
 #include <peakline/summary.h>
 
 #include "ledger/era_name.h"
+#include "ledger/failure.h"
+#include "ledger/growth.h"
+#include "ledger/line_usage.h"
 #include "ledger/module_spans.h"
 #include "ledger/op_usage.h"
 #include "ledger/peak.h"
+#include "ledger/region_spans.h"
 #include "ledger/steps.h"
 #include "ledger/timeline.h"
 #include "report/categories.h"
+#include "report/line_table.h"
 #include "report/module_table.h"
 
 namespace peakline {
@@ -23,8 +28,14 @@ struct Passes {
   OpUsagePass ops;
   StepsPass steps;
   TimelinePass timeline;
+  LineUsagePass lines;
+  RegionSpansPass regions;
+  GrowthPass growth;
+  FailurePass failure;
 
-  [[nodiscard]] std::array<Pass*, 5> all() { return {&peak, &modules, &ops, &steps, &timeline}; }
+  [[nodiscard]] std::array<Pass*, 9> all() {
+    return {&peak, &modules, &ops, &steps, &timeline, &lines, &regions, &growth, &failure};
+  }
 };
 
 // Remembers what the ledger and context say at the end; they are gone when the replay is.
@@ -166,6 +177,25 @@ void fill_limit(DeviceSummary& out, const RunInfo& info) {
   }
 }
 
+// One sentence for a device, about what grows most.
+void warn_of_growth(const DeviceSummary& device, std::vector<std::string>& warnings) {
+  if (device.growth.empty()) return;
+  const GrowthRow& most = device.growth.front();
+  std::string where = most.module.empty() ? most.op : most.op + " in " + most.module;
+  if (most.place) {
+    where = short_path(most.place->file) + ":" + std::to_string(most.place->line);
+    if (!most.place->text.empty()) where += " (" + most.place->text + ")";
+  }
+  if (where.empty()) where = "outside of ops";
+  std::string sentence = "memory on " + device.name + " grows with every step: " + where +
+                         " keeps " + format_size(most.per_step) + " of each, " +
+                         format_size(most.kept) + " by the last";
+  if (const std::size_t more = device.growth.size() - 1; more > 0) {
+    sentence += ", and " + std::to_string(more) + " more " + (more == 1 ? "place" : "places");
+  }
+  warnings.push_back(sentence + "; peakline show --growth lists what is kept");
+}
+
 // Empty for a device that never held anything.
 DevicePeak peak_of(const Passes& passes, std::size_t device) {
   return device < passes.peak.peaks().size() ? passes.peak.peaks()[device] : DevicePeak{};
@@ -187,6 +217,16 @@ DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const 
   fill_limit(out, info);
   out.modules = module_table(dictionary, peak.held, passes.modules, id);
   out.ops = op_rows(dictionary, peak.held, passes.ops.usage(id), end.op_calls);
+  out.peak_stack = stack_places(dictionary, peak.place.call.stack);
+  out.lines = line_table(dictionary, peak.held, passes.lines, id);
+  out.regions = region_table(peak.held, passes.regions, id);
+  // A virtual GPU keeps values of its own on the host.
+  if (!(is_estimate(info) && is_host(out))) {
+    out.growth = growth_table(dictionary, passes.growth, id);
+  }
+  if (const Failure* failure = passes.failure.of(id)) {
+    out.failure = failure_row(dictionary, *failure);
+  }
   out.timeline = timeline_view(dictionary, levels, options.timeline_points);
   return out;
 }
@@ -228,6 +268,7 @@ Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
                    });
   diagnostics->count(Loss::kTooManySteps, passes.steps.unlisted());
   summary.warnings = diagnostics->sentences();
+  for (const DeviceSummary& device : summary.devices) warn_of_growth(device, summary.warnings);
   if (const auto why = summary.info.find("partial"); why != summary.info.end()) {
     summary.warnings.insert(summary.warnings.begin(), why->second);
   }

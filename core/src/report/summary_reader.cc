@@ -151,6 +151,12 @@ Summary summary_from_json(const Json& json) {
   summary.unknown_values = json_part::count(json, "unknown_values");
   summary.host_peak = json_part::bytes(json, "host_peak").value_or(Bytes{});
   summary.warnings = json_part::texts(json, "warnings");
+  for (const Json& row : json_part::of(json, "advice")) {
+    summary.advice.push_back({json_part::text(row, "what"), json_part::text(row, "why"),
+                              json_part::text(row, "command"),
+                              json_part::bytes(row, "peak_reserved_before").value_or(Bytes{}),
+                              json_part::bytes(row, "peak_reserved_after").value_or(Bytes{})});
+  }
   return summary;
 }
 

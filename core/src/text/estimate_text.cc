@@ -211,7 +211,8 @@ Result<std::string> estimate_text(std::string_view answer, std::string_view what
   steps.resize(std::min<std::size_t>(steps.size(), summary.steps_completed));
   return out + head(json, summary, paint) + category_bars(device, paint) + modules(device, paint) +
          step_table(steps, kSteps, paint) + other_devices(summary, paint) +
-         out_of_memory(json, paint) + unknown(summary.warnings, paint) + ranks(json, paint);
+         out_of_memory(json, paint) + advice_lines(summary.advice, paint) +
+         unknown(summary.warnings, paint) + ranks(json, paint);
 }
 
 }  // namespace peakline

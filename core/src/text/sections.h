@@ -27,6 +27,9 @@ std::string limit_line(const DeviceSummary& device, bool partial,
                        std::optional<Bytes> spare = std::nullopt);
 std::string settings_line(const Summary& summary);
 
+// Changes that need less, each with what to write.
+std::string advice_lines(const std::vector<Saving>& advice, const Paint& paint);
+
 std::string category_bars(const DeviceSummary& device, const Paint& paint);
 
 // Columns of a table of modules, and the cells right of a module's name.

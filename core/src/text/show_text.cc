@@ -5,6 +5,7 @@
 
 #include <peakline/show_text.h>
 
+#include "text/line_sections.h"
 #include "text/sections.h"
 
 namespace peakline {
@@ -105,6 +106,38 @@ std::string timeline(const DeviceSummary& device, const Paint& paint) {
   return out;
 }
 
+// What to say where there is nothing to show.
+std::string or_else(const std::string& table, std::string_view why) {
+  return table.empty() ? "\n" + std::string(why) + "\n" : table;
+}
+
+std::string one_table(const DeviceSummary& device, const ShowOptions& options, const Paint& paint) {
+  constexpr std::string_view kNoLines =
+      "This recording has no call stacks: track(stacks=\"all\") records them.";
+  switch (options.by) {
+    case ShowBy::kCategory:
+      return category_bars(device, paint);
+    case ShowBy::kModule:
+      return or_else(modules(device, options.depth, paint), "No module ran in this recording.");
+    case ShowBy::kOp:
+      return or_else(ops(device, options.top, paint), "This recording has no ops.");
+    case ShowBy::kLine:
+      return or_else(line_section(device, LineGroup::kLine, options.top, paint), kNoLines);
+    case ShowBy::kFunction:
+      return or_else(line_section(device, LineGroup::kFunction, options.top, paint), kNoLines);
+    case ShowBy::kFile:
+      return or_else(line_section(device, LineGroup::kFile, options.top, paint), kNoLines);
+    case ShowBy::kRegion:
+      return or_else(region_section(device, paint), "The program named no regions.");
+    case ShowBy::kGrowth:
+      return or_else(growth_section(device, options.top, paint),
+                     "Nothing grows with every step of this recording.");
+    case ShowBy::kEverything:
+      break;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string show_text(const std::string& name, const Summary& summary, const ShowOptions& options,
@@ -115,12 +148,17 @@ std::string show_text(const std::string& name, const Summary& summary, const Sho
   out += device_title(*device, paint) + peak_lines(*device) + confidence_line(*device);
   out += reserved_line(*device) + limit_line(*device, summary.info.contains("partial")) +
          settings_line(summary);
+  if (options.by != ShowBy::kEverything) return out + one_table(*device, options, paint);
   out += category_bars(*device, paint);
   out += modules(*device, options.depth, paint);
   out += ops(*device, options.top, paint);
+  out += line_section(*device, LineGroup::kLine, options.top, paint);
+  out += region_section(*device, paint);
+  out += growth_section(*device, options.top, paint);
   out += step_table(device->steps, options.steps, paint);
   out += timeline(*device, paint);
   out += other_devices(summary, paint);
+  out += advice_lines(summary.advice, paint);
   return out;
 }
 

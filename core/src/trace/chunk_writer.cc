@@ -44,7 +44,13 @@ Status ChunkWriter::write_file_header() {
   out = coding::put_fixed(out, kMinorVersion);
   const std::span summed(header.data(), out);
   coding::put_fixed(out, crc32c(summed));
-  return sink_->write(std::as_bytes(std::span(header)));
+  return put(header);
+}
+
+Status ChunkWriter::put(std::span<const std::uint8_t> bytes) {
+  PEAKLINE_RETURN_IF_ERROR(sink_->write(std::as_bytes(bytes)));
+  bytes_written_ += bytes.size();
+  return {};
 }
 
 Status ChunkWriter::write(ChunkType type, std::span<const std::uint8_t> payload) {
@@ -69,7 +75,7 @@ Status ChunkWriter::write(ChunkType type, std::span<const std::uint8_t> payload)
   out = coding::put_fixed(out, crc32c(body.first(stored)));
   const std::span summed(chunk_.data(), out);
   coding::put_fixed(out, crc32c(summed));
-  return sink_->write(std::as_bytes(std::span(chunk_).first(kChunkHeaderBytes + stored)));
+  return put(std::span(chunk_).first(kChunkHeaderBytes + stored));
 }
 
 }  // namespace peakline::trace

@@ -23,12 +23,15 @@ class ChunkWriter {
   Status write_file_header();
   Status write(ChunkType type, std::span<const std::uint8_t> payload);
   Status flush() { return sink_->flush(); }
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept { return bytes_written_; }
 
  private:
   struct Compressor;
+  Status put(std::span<const std::uint8_t> bytes);
 
   std::unique_ptr<Sink> sink_;
   std::unique_ptr<Compressor> compressor_;
+  std::uint64_t bytes_written_ = 0;
   std::vector<std::uint8_t> chunk_;  // header and payload, kept for its memory
 };
 

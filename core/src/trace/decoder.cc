@@ -14,6 +14,15 @@ namespace peakline::trace {
 using coding::ByteReader;
 using coding::unzigzag;
 
+namespace {
+
+Status too_many_words() {
+  return invalid_input(fmt::format("it defines more than {} words, or {} bytes of them",
+                                   Dictionary::kMaxWords, Dictionary::kMaxTextBytes));
+}
+
+}  // namespace
+
 Status EventDecoder::malformed(const std::uint8_t* at) const {
   return invalid_input(fmt::format("a record makes no sense {} bytes into the chunk", at - begin_));
 }
@@ -130,10 +139,42 @@ struct EventDecoder::Fields {
     Sureness read{block(), Certainty::kExact};
     const std::uint8_t certainty = byte();
     read.certainty = static_cast<Certainty>(std::min<std::uint8_t>(certainty, kCertainties - 1));
+    end_later(start, length);
+    return read;
+  }
+
+  // The same for a call stack.
+  CallStack call_stack(std::uint8_t tag) {
+    ++uncounted;
+    const std::uint64_t length = number();
+    const std::uint8_t* start = at;
+    CallStack read{StackId(number32()), StackId{}};
+    if (tag & kFlagA) read.forward = StackId(number32());
+    end_later(start, length);
+    return read;
+  }
+  void end_later(const std::uint8_t* start, std::uint64_t length) {
     const auto used = static_cast<std::uint64_t>(at - start);
     bad |= length < used || length > kMaxEventBytes;
     if (bad == 0) at = start + length;
-    return read;
+  }
+  // False, and nothing is read, when its kind is not known here.
+  bool later_event(EventBody& body) {
+    const std::uint8_t* before = at;
+    const std::uint64_t length = number();
+    const std::uint8_t* start = at;
+    const auto kind = static_cast<LaterEvent>(length == 0 ? std::uint8_t{0xff} : byte());
+    if (bad == 0 && kind == LaterEvent::kRegionBegin) {
+      put(body, RegionBegin{name()});
+    } else if (bad == 0 && kind == LaterEvent::kRegionEnd) {
+      put(body, RegionEnd{});
+    } else {
+      at = before;
+      return false;
+    }
+    ++uncounted;
+    end_later(start, length);
+    return true;
   }
 
   // Emplacing, unlike assigning, does not ask what was there before.
@@ -193,6 +234,10 @@ struct EventDecoder::Fields {
         return put(body, Lost{name(), number()});
       case static_cast<std::uint8_t>(RecordKind::kSureness):
         return put(body, sureness());
+      case static_cast<std::uint8_t>(RecordKind::kCallStack):
+        return put(body, call_stack(tag));
+      case static_cast<std::uint8_t>(RecordKind::kLaterEvent):
+        return later_event(body);
       default:
         return false;
     }
@@ -247,6 +292,7 @@ struct EventDecoder::Fields {
 Status EventDecoder::other_record(const std::uint8_t*& at, std::uint8_t tag) {
   const auto kind = static_cast<RecordKind>(tag & kKindMask);
   if (kind < RecordKind::kThread) return define(at, kind);
+  if (kind == RecordKind::kLaterWord) return define_later(at);
   ByteReader in({at, columns_[kRecords].end});
   if (kind == RecordKind::kThread) {
     state_.thread =
@@ -275,12 +321,49 @@ Status EventDecoder::define(const std::uint8_t*& at, RecordKind kind) {
   const std::size_t longest = std::max(word.text.size(), word.second.size());
   if (!in.ok() || longest > kMaxTextBytes) return malformed(at - 1);
   if (!dictionary_->has_room(word.text.size() + word.second.size())) {
-    return invalid_input(fmt::format("it defines more than {} words, or {} bytes of them",
-                                     Dictionary::kMaxWords, Dictionary::kMaxTextBytes));
+    return too_many_words();
   }
   if (!add_word(kind, word)) return malformed(at - 1);
   at = in.position();
   return {};
+}
+
+// A length comes first, and then the table.
+Status EventDecoder::define_later(const std::uint8_t*& at) {
+  ByteReader outer({at, columns_[kRecords].end});
+  const std::uint64_t length = outer.varint();
+  const std::uint8_t* start = outer.position();
+  outer.skip(length);
+  if (!outer.ok()) return malformed(at - 1);
+  ByteReader in({start, static_cast<std::size_t>(length)});
+  const auto table = static_cast<LaterWord>(length == 0 ? std::uint8_t{0xff} : in.byte());
+  if (table == LaterWord::kLine || table == LaterWord::kStack) {
+    if (!dictionary_->has_room(static_cast<std::size_t>(length))) return too_many_words();
+    if (!add_later_word(table, in)) return malformed(at - 1);
+  } else {
+    diagnostics_->count(Loss::kUnknownRecord);
+  }
+  at = outer.position();
+  return {};
+}
+
+bool EventDecoder::add_later_word(LaterWord table, ByteReader& in) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  const auto number = [&in] { return static_cast<std::uint32_t>(in.varint_up_to(kMost)); };
+  if (table == LaterWord::kStack) {
+    const StackId caller(number());
+    const LineId line(number());
+    return in.ok() && dictionary_->define_stack(caller, line);
+  }
+  CodeLine line;
+  line.library = (in.byte() & kLibraryLine) != 0;
+  line.file = NameId(number());
+  line.function = NameId(number());
+  line.line = number();
+  const std::string_view text = in.text();
+  if (!in.ok() || text.size() > kMaxTextBytes) return false;
+  line.text = text;
+  return dictionary_->define_line(std::move(line));
 }
 
 bool EventDecoder::add_word(RecordKind kind, const Definition& word) {

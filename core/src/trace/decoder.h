@@ -12,6 +12,7 @@
 #include <peakline/event.h>
 #include <peakline/status.h>
 
+#include "base/coding.h"
 #include "trace/format.h"
 
 namespace peakline::trace {
@@ -47,6 +48,8 @@ class EventDecoder {
   [[gnu::noinline]] Status other_record(const std::uint8_t*& at, std::uint8_t tag);
   Status define(const std::uint8_t*& at, RecordKind kind);
   bool add_word(RecordKind kind, const Definition& word);
+  Status define_later(const std::uint8_t*& at);
+  [[nodiscard]] bool add_later_word(LaterWord table, coding::ByteReader& in);
   [[gnu::noinline]] Status finish() const;
   [[nodiscard, gnu::noinline]] Status malformed(const std::uint8_t* at) const;
 

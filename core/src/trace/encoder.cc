@@ -23,6 +23,15 @@ void ColumnBuffer::text(std::string_view text) {
   size_ += text.size();
 }
 
+namespace {
+
+std::size_t varint_bytes(std::uint64_t value) {
+  std::uint8_t buffer[coding::kMaxVarint];
+  return static_cast<std::size_t>(coding::put_varint(buffer, value) - buffer);
+}
+
+}  // namespace
+
 // One overload per kind of event.
 struct EventEncoder::BodyEncoder {
   ColumnBuffer& records;
@@ -184,10 +193,32 @@ struct EventEncoder::BodyEncoder {
   void operator()(const Sureness& e) {
     const std::uint64_t age = state.newest - e.block.raw();
     records.byte(static_cast<std::uint8_t>(RecordKind::kSureness) | time_flag);
-    std::uint8_t buffer[coding::kMaxVarint];
-    records.varint(static_cast<std::uint64_t>(coding::put_varint(buffer, age) - buffer) + 1);
+    records.varint(varint_bytes(age) + 1);
     records.varint(age);
     records.byte(static_cast<std::uint8_t>(e.certainty));
+  }
+  void later_tag(RecordKind kind, unsigned flags = 0) {
+    records.byte(static_cast<std::uint8_t>(static_cast<unsigned>(kind) | time_flag | flags));
+  }
+  void operator()(const CallStack& e) {
+    const bool in_backward = e.forward != StackId{};
+    later_tag(RecordKind::kCallStack, in_backward ? kFlagA : 0u);
+    std::size_t length = varint_bytes(e.stack.raw());
+    if (in_backward) length += varint_bytes(e.forward.raw());
+    records.byte(static_cast<std::uint8_t>(length));
+    records.varint(e.stack.raw());
+    if (in_backward) records.varint(e.forward.raw());
+  }
+  void operator()(const RegionBegin& e) {
+    later_tag(RecordKind::kLaterEvent);
+    records.byte(static_cast<std::uint8_t>(1 + varint_bytes(e.name.raw())));
+    records.byte(static_cast<std::uint8_t>(LaterEvent::kRegionBegin));
+    records.varint(e.name.raw());
+  }
+  void operator()(const RegionEnd&) {
+    later_tag(RecordKind::kLaterEvent);
+    records.byte(1);
+    records.byte(static_cast<std::uint8_t>(LaterEvent::kRegionEnd));
   }
 };
 
@@ -254,6 +285,27 @@ void EventEncoder::define_category(const CategoryInfo& category) {
   ColumnBuffer& records = definition(RecordKind::kDefineCategory);
   records.byte(category.parent.raw());
   records.text(category.name);
+}
+
+void EventEncoder::define_line(const CodeLine& line) {
+  ColumnBuffer& records = definition(RecordKind::kLaterWord);
+  const std::size_t fields = 2 + varint_bytes(line.file.raw()) + varint_bytes(line.function.raw()) +
+                             varint_bytes(line.line);
+  records.varint(fields + varint_bytes(line.text.size()) + line.text.size());
+  records.byte(static_cast<std::uint8_t>(LaterWord::kLine));
+  records.byte(line.library ? kLibraryLine : std::uint8_t{0});
+  records.varint(line.file.raw());
+  records.varint(line.function.raw());
+  records.varint(line.line);
+  records.text(line.text);
+}
+
+void EventEncoder::define_stack(const StackInfo& stack) {
+  ColumnBuffer& records = definition(RecordKind::kLaterWord);
+  records.varint(1 + varint_bytes(stack.caller.raw()) + varint_bytes(stack.line.raw()));
+  records.byte(static_cast<std::uint8_t>(LaterWord::kStack));
+  records.varint(stack.caller.raw());
+  records.varint(stack.line.raw());
 }
 
 void EventEncoder::take(std::vector<std::uint8_t>& out) {

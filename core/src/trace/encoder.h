@@ -49,6 +49,8 @@ class EventEncoder {
   void define_device(const DeviceInfo& device);
   void define_thread(std::string_view name);
   void define_category(const CategoryInfo& category);
+  void define_line(const CodeLine& line);
+  void define_stack(const StackInfo& stack);
 
   [[nodiscard]] std::uint64_t event_count() const noexcept { return event_count_; }
   [[nodiscard]] std::size_t size() const noexcept {

@@ -17,7 +17,7 @@ namespace peakline::trace {
 // Not text, so that no tool takes it for text; and damaged by every conversion of line ends.
 inline constexpr std::array<std::uint8_t, 8> kMagic{0x89, 'P', 'E', 'A', 'K', '\r', '\n', 0x1a};
 inline constexpr std::uint16_t kMajorVersion = 1;
-inline constexpr std::uint16_t kMinorVersion = 1;
+inline constexpr std::uint16_t kMinorVersion = 2;
 inline constexpr std::size_t kFileHeaderBytes = 16;  // magic, major, minor, checksum
 
 // --- Chunks. ---
@@ -73,8 +73,14 @@ enum class RecordKind : std::uint8_t {
   kThread,          // the following events are on this thread
   kFirstExtension,  // from here on a length follows, so that old readers can skip new records
   kSureness = kFirstExtension,  // an event, from version 1.1 on
+  kCallStack,                   // an event, from version 1.2 on
+  kLaterWord,                   // behind the length, a LaterWord says of which table
+  kLaterEvent,                  // behind the length, a LaterEvent says of which kind
 };
-static_assert(std::variant_size_v<EventBody> == kFirstDefinition + 1, "an event without a kind");
+enum class LaterWord : std::uint8_t { kLine = 0, kStack = 1 };
+enum class LaterEvent : std::uint8_t { kRegionBegin = 0, kRegionEnd = 1 };
+inline constexpr std::uint8_t kLibraryLine = 0x01;  // flag of a line
+static_assert(std::variant_size_v<EventBody> == kFirstDefinition + 4, "an event without a kind");
 
 // Events of later kinds are in no count of events: a reader that skips them must find as many.
 inline bool is_counted(const EventBody& body) { return body.index() < kFirstDefinition; }

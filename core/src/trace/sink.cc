@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include <peakline/new_file.h>
 #include <peakline/trace.h>
 
 namespace peakline {
@@ -80,12 +80,9 @@ class MemorySink final : public Sink {
 }  // namespace
 
 Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path) {
-  int file = -1;
-  do {
-    file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  } while (file < 0 && errno == EINTR);
-  if (file < 0) return io_error(fmt::format("cannot create '{}': {}", path, reason(errno)));
-  return make_file_sink(file, path);
+  const Result<int> file = open_new_file(path);
+  if (!file.ok()) return file.status();
+  return make_file_sink(*file, path);
 }
 
 std::unique_ptr<Sink> make_file_sink(int file, std::string name) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <peakline/trace.h>
@@ -23,13 +24,17 @@ std::string_view shorten(std::string_view text) {
 // So that a chunk, and the word that made it too long, stays below what readers refuse.
 constexpr std::size_t kLargestChunk = trace::kMaxChunkBytes / 2;
 
+// Of the chunk that is being filled it is not known yet how small it gets.
+constexpr std::size_t kUsualCompression = 2;
+
 }  // namespace
 
-class TraceWriter::Impl {
+class TraceWriter::Impl final : public EventFilter::Output {
  public:
   Impl(std::unique_ptr<Sink> sink, const RunInfo& info, WriterOptions options)
       : chunks_(std::move(sink), options.compression_level),
         chunk_bytes_(std::clamp<std::size_t>(options.chunk_bytes, 1, kLargestChunk)),
+        filter_(std::move(options.filter)),
         status_(chunks_.write_file_header()) {
     for (const auto& [key, value] : info) this->info(key, value);
     write_info();
@@ -49,6 +54,11 @@ class TraceWriter::Impl {
 
   void write(const Event& event) {
     if (closed_) return;
+    if (filter_ != nullptr) return filter_->on(event, *this);
+    keep(event);
+  }
+
+  void keep(const Event& event) override {
     if (trace::is_counted(event.body)) ++event_count_;
     if (!status_.ok()) return;
     encoder_.event(event);
@@ -75,8 +85,18 @@ class TraceWriter::Impl {
     return status_;
   }
 
+  void give_up(std::string_view why) {
+    if (closed_) return;
+    if (status_.ok()) status_ = io_error(std::string(why));
+    std::vector<std::uint8_t> fact;
+    coding::append_text(fact, "partial");
+    coding::append_text(fact, shorten(why));
+    static_cast<void>(chunks_.write(trace::ChunkType::kInfo, fact));
+  }
+
   Status close() {
     if (closed_) return status_;
+    if (filter_ != nullptr && status_.ok()) filter_->finish(*this);
     Status flushed = flush();
     closed_ = true;
     // After a failure the disk may still have room for the few bytes that say what is missing.
@@ -87,7 +107,16 @@ class TraceWriter::Impl {
 
   [[nodiscard]] const Status& status() const { return status_; }
   [[nodiscard]] std::uint64_t event_count() const { return event_count_; }
-  [[nodiscard]] const Dictionary& dictionary() const { return dictionary_; }
+  [[nodiscard]] const Dictionary& dictionary() const noexcept override { return dictionary_; }
+  [[nodiscard]] std::uint64_t bytes_written() const noexcept override {
+    return chunks_.bytes_written() + encoder_.size() / kUsualCompression;
+  }
+  NameId name(std::string_view text) override {
+    text = shorten(text);
+    return word([&](Dictionary& words) { return words.intern_name(text); },
+                [](const Dictionary& words) { return words.name_count(); },
+                [&](trace::EventEncoder& out, NameId) { out.define_name(text); });
+  }
 
  private:
   void end_full_chunk() {
@@ -100,10 +129,10 @@ class TraceWriter::Impl {
   }
 
   void write_events() {
-    if (encoder_.size() == 0) return;
+    if (encoder_.size() == 0 || !status_.ok()) return;
     const std::uint64_t events = encoder_.event_count();
     encoder_.take(payload_);
-    if (status_.ok()) status_ = chunks_.write(trace::ChunkType::kEvents, payload_);
+    status_ = chunks_.write(trace::ChunkType::kEvents, payload_);
     if (status_.ok()) written_ += events;
   }
 
@@ -119,6 +148,7 @@ class TraceWriter::Impl {
 
   trace::ChunkWriter chunks_;
   std::size_t chunk_bytes_;
+  std::shared_ptr<EventFilter> filter_;
   Status status_;
   Dictionary dictionary_;
   trace::EventEncoder encoder_;
@@ -132,10 +162,13 @@ class TraceWriter::Impl {
 };
 
 TraceWriter::TraceWriter(std::unique_ptr<Sink> sink, const RunInfo& info, WriterOptions options)
-    : impl_(std::make_unique<Impl>(std::move(sink), info, options)) {}
+    : impl_(std::make_unique<Impl>(std::move(sink), info, std::move(options))) {}
 
 TraceWriter::~TraceWriter() {
-  if (impl_) static_cast<void>(impl_->close());
+  try {
+    if (impl_) static_cast<void>(impl_->close());
+  } catch (const std::exception&) {  // no memory for the last chunk: the file ends before it
+  }
 }
 
 TraceWriter::TraceWriter(TraceWriter&&) noexcept = default;
@@ -147,12 +180,7 @@ TraceWriter& TraceWriter::operator=(TraceWriter&& other) noexcept {
   return *this;
 }
 
-NameId TraceWriter::name(std::string_view text) {
-  text = shorten(text);
-  return impl_->word([&](Dictionary& words) { return words.intern_name(text); },
-                     [](const Dictionary& words) { return words.name_count(); },
-                     [&](trace::EventEncoder& out, NameId) { out.define_name(text); });
-}
+NameId TraceWriter::name(std::string_view text) { return impl_->name(text); }
 
 OpId TraceWriter::op(std::string_view name) {
   name = shorten(name);
@@ -195,12 +223,29 @@ CategoryId TraceWriter::category(std::string_view name, CategoryId parent) {
                      });
 }
 
+LineId TraceWriter::line(const CodeLine& line) {
+  CodeLine kept = line;
+  kept.text = shorten(line.text);
+  return impl_->word([&](Dictionary& words) { return words.intern_line(kept); },
+                     [](const Dictionary& words) { return words.line_count(); },
+                     [&](trace::EventEncoder& out, LineId) { out.define_line(kept); });
+}
+
+StackId TraceWriter::stack(StackId caller, LineId line) {
+  return impl_->word([&](Dictionary& words) { return words.intern_stack(caller, line); },
+                     [](const Dictionary& words) { return words.stack_count(); },
+                     [&](trace::EventEncoder& out, StackId id) {
+                       out.define_stack(impl_->dictionary().stack(id));
+                     });
+}
+
 void TraceWriter::write(const Event& event) { impl_->write(event); }
 
 void TraceWriter::info(std::string_view key, std::string_view value) { impl_->info(key, value); }
 
 Status TraceWriter::flush() { return impl_->flush(); }
 
+void TraceWriter::give_up(std::string_view why) { impl_->give_up(why); }
 Status TraceWriter::close() { return impl_->close(); }
 
 const Status& TraceWriter::status() const noexcept { return impl_->status(); }

@@ -7,6 +7,8 @@ import pickle
 from collections import defaultdict
 from typing import IO, Any
 
+from peakline import _new_file
+
 Levels = dict[int, tuple[str, float]]
 
 LEVEL_KEYS = ("memories_allocated", "memories_active", "memories_reserved")
@@ -76,8 +78,7 @@ def write_stats(path: str, stats: dict[str, Any]) -> None:
     """As JSON where `path` ends in .json, else as the pickle that upstream's `load` reads."""
     if path.endswith(".json"):
         rows = {key: [list(row) for row in stats[key].values()] for key in LEVEL_KEYS}
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"format": _JSON_FORMAT, "version": 1, **stats, **rows}, file)
+        found = {"format": _JSON_FORMAT, "version": 1, **stats, **rows}
+        _new_file.write_text(path, json.dumps(found))
         return
-    with open(path, "wb") as file:
-        pickle.dump(stats, file, pickle.HIGHEST_PROTOCOL)
+    _new_file.write_bytes(path, pickle.dumps(stats, pickle.HIGHEST_PROTOCOL))

@@ -43,6 +43,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         launchers.replace_by_first_process(args)
     except launchers.NothingLaunched as error:
         parser.error(str(error))
+    _use_plan(args)
     job.check(args, parser.error)
     args.devices = job.devices(args)
     if args.devices not in range(1, 9):
@@ -72,6 +73,25 @@ def _use_config(args: argparse.Namespace, parser: _Parser) -> None:
     args.script_args = [*hf_flags.words(args), *args.script_args]
 
 
+def _use_plan(args: argparse.Namespace) -> None:
+    """Reads `--plan`; the arguments that it has for the script go behind the others."""
+    args.planned = None
+    if args.plan is None:
+        return
+    from peakline._fit.variables import with_values
+    from peakline._plan import document
+
+    try:
+        args.planned = document.load(args.plan)
+    except ValueError as error:
+        complain(str(error))
+        sys.exit(BAD_USAGE)
+    values = dict(args.planned.arguments)
+    args.world_size = values.pop(document.WORLD_SIZE, args.world_size)
+    if values:
+        args.script_args = with_values(args.script_args, values)
+
+
 def _is_writable(path: Path) -> bool:
     """Asked before the script runs: nobody wants to learn it afterwards."""
     if path.exists():
@@ -97,7 +117,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument(
         "--memory",
-        type=_size,
+        type=size,
         metavar="SIZE",
         help="what the allocator may reserve, for example 24GiB; default: all of the GPU's",
     )
@@ -132,7 +152,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument(
         "--host-memory",
-        type=_size,
+        type=size,
         metavar="SIZE",
         help="what the host has for tensors, for example 64GiB; default: not asked",
     )
@@ -152,6 +172,12 @@ def _parser() -> _Parser:
         help="let imports of CUDA extensions that are not installed fail (flash_attn, xformers, "
         "apex)",
     )
+    parser.add_argument(
+        "--plan",
+        metavar="P.json",
+        help="apply a plan of `peakline plan` to the script: checkpointing, its optimizer and more",
+    )
+    parser.set_defaults(probe=None)
     parser.add_argument("--second-pass", help=argparse.SUPPRESS)
     parser.add_argument("--until-sent", help=argparse.SUPPRESS)
     parser.set_defaults(wanted="")
@@ -184,6 +210,11 @@ def _parser() -> _Parser:
         action="store_true",
         help="do not tell how long a step takes; a virtual step is a little faster without",
     )
+    parser.add_argument(
+        "--no-source",
+        action="store_true",
+        help="keep the text of the program's lines out of the recording",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
     hf_flags.add_arguments(parser)
@@ -205,16 +236,17 @@ def _size_or_zero(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _size(text: str) -> int:
-    size = _size_or_zero(text)
-    if size <= 0:
+def size(text: str) -> int:
+    """A size of a GPU's memory, as a type of argparse's."""
+    found = _size_or_zero(text)
+    if found <= 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no memory at all")
-    if size < _LEAST_MEMORY:
+    if found < _LEAST_MEMORY:
         number = text.strip().rstrip("bB")
-        unit = "GiB" if size <= _MOST_GIBIBYTES else "KiB"
+        unit = "GiB" if found <= _MOST_GIBIBYTES else "KiB"
         meant = f"{number}{unit}" if number.isdigit() else "24GiB"
-        raise argparse.ArgumentTypeError(f"'{text}' is {size:,} bytes: did you mean {meant}?")
-    return size
+        raise argparse.ArgumentTypeError(f"'{text}' is {found:,} bytes: did you mean {meant}?")
+    return found
 
 
 def _steps(text: str) -> int | None:

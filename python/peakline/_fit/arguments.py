@@ -79,12 +79,12 @@ def _parser() -> _Parser:
         "--vary",
         action="append",
         default=[],
-        type=_variable,
+        type=variable,
         metavar="NAME=A..B",
         help="what to vary, and from where to where, or NAME=A,B,C; given twice: the frontier",
     )
     parser.add_argument(
-        "--margin", type=_share, default=0.0, metavar="P%", help="keep P%% of the memory free"
+        "--margin", type=share, default=0.0, metavar="P%", help="keep P%% of the memory free"
     )
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="tries at the same time; default: 1"
@@ -101,14 +101,14 @@ def _parser() -> _Parser:
     return parser
 
 
-def _variable(text: str) -> Variable:
+def variable(text: str) -> Variable:
     try:
         return variables.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
     try:
         return float(text.rstrip("%")) / 100
     except ValueError:

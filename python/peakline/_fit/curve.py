@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
+from peakline import _new_file
 from peakline._estimate import launchers
 from peakline._estimate.arguments import complain
 from peakline._fit import chart, variables
-from peakline._fit.arguments import Orders, _Parser, _variable
+from peakline._fit.arguments import Orders, _Parser, variable
 from peakline._fit.tries import DOES_NOT_FIT, Tries, TryFailed
 from peakline._script import INTERRUPTED
 from peakline.run import format_size
@@ -48,17 +48,17 @@ def main(argv: list[str]) -> int:
         print(json.dumps({**largest, "curve": curve}))
     else:
         if given.json:
-            Path(given.json).write_text(json.dumps({**largest, "curve": curve}) + "\n")
+            _new_file.write_text(given.json, json.dumps({**largest, "curve": curve}) + "\n")
         print(_table(names, curve), end="")
     if given.output:
-        Path(given.output).write_text(chart.svg(names, curve, largest["memory_limit"]))
+        _new_file.write_text(given.output, chart.svg(names, curve, largest["memory_limit"]))
     return 0 if all(answer["fits"] for answer in answers) else DOES_NOT_FIT
 
 
 def _orders(argv: list[str]) -> tuple[Orders, argparse.Namespace]:
     own, words = launchers.split(argv)
     parser = _Parser(prog="peakline estimate", add_help=False, allow_abbrev=False)
-    parser.add_argument("--curve", action="append", default=[], type=_variable)
+    parser.add_argument("--curve", action="append", default=[], type=variable)
     parser.add_argument("--json")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("-o", dest="output")

@@ -34,12 +34,18 @@ class Remembered:
                 self._kept = kept
 
     def get(self, values: dict[str, int]) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self._kept["tries"].get(_key(values))
+        return self.get_text(_key(values))
+
+    def get_text(self, key: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._kept["tries"].get(key)
         return found
 
     def keep(self, values: dict[str, int], made: dict[str, Any], files: Iterable[str]) -> None:
+        self.keep_text(_key(values), made, files)
+
+    def keep_text(self, key: str, made: dict[str, Any], files: Iterable[str]) -> None:
         """`files`: the sources that this try came of; when one changes all is forgotten."""
-        self._kept["tries"][_key(values)] = made
+        self._kept["tries"][key] = made
         self._kept["files"].update({path: _stamp(path) for path in files})
         with contextlib.suppress(OSError):  # a cache that cannot be written is no cache
             self._file.parent.mkdir(parents=True, exist_ok=True)

@@ -124,11 +124,11 @@ def _memory(orders: Orders) -> int | None:
     memory = args.memory
     if memory is None:
         with contextlib.suppress(ValueError):
-            memory = _usual_memory(args.gpu)
+            memory = usual_memory(args.gpu)
     return None if memory is None else int(memory * (1 - orders.margin))
 
 
-def _usual_memory(gpu: str) -> int:
+def usual_memory(gpu: str) -> int:
     from peakline.virtual_gpu import virtual_gpu
 
     with virtual_gpu(gpu):

@@ -26,14 +26,22 @@ _INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", 
 
 @dataclass
 class Outcome:
+    """What a fork has said."""
+
     status: int = 1  # if it dies before it can say
     answer: dict[str, Any] | None = None
     output: str = ""  # what the script printed
     imported: list[str] = field(default_factory=list)  # installed modules, in order
 
 
-def run_all(jobs: Sequence[Job], at_once: int = 1) -> list[Outcome]:
-    """Runs each in a fork of this process; the outcomes in the same order."""
+Done = Callable[[int, Outcome], None]
+
+
+def run_all(jobs: Sequence[Job], at_once: int = 1, done: Done | None = None) -> list[Outcome]:
+    """Runs each in a fork of this process; the outcomes in the same order.
+
+    `done` is told of each as soon as it has ended.
+    """
     outcomes: dict[int, Outcome] = {}
     running: dict[Connection, tuple[int, _Fork]] = {}
     waiting = list(enumerate(jobs))
@@ -46,6 +54,8 @@ def run_all(jobs: Sequence[Job], at_once: int = 1) -> list[Outcome]:
             for pipe in wait(list(running)):
                 number, fork = running.pop(pipe)  # type: ignore[call-overload]
                 outcomes[number] = fork.outcome()
+                if done is not None:
+                    done(number, outcomes[number])
     except BaseException:
         for _, fork in running.values():
             fork.end()

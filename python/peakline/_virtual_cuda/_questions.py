@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,9 @@ from peakline._virtual_cuda._engine import Engine
 
 ENDLESS = 10_000  # questions of one line without a step in between
 _TOLD_LINES = 3
+_OFTEN = 50  # questions of one line without a step, over so many seconds: it may be waiting
+_PATIENCE = 5.0
+_clock = time.monotonic  # the real one, whatever a virtual GPU does to time
 
 _HIDDEN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
 _DECIDED = {
@@ -32,11 +36,21 @@ _AGAIN = (
 )
 
 
+_WAITING = (
+    "{line} has asked {count:,} times in {seconds:.0f} seconds for a value that nobody can know, "
+    "with no optimizer step in between; if a loop there waits for it, --values (in Python values=) "
+    "changes the answer, and after {endless:,} times the estimate ends as partial"
+)
+
+
 class Questions:
     """Hears of every value that was made up. Only what may change the answer is told, by its line:
     sizes and branches, not numbers that may just be printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = _clock) -> None:
+        self._clock = clock
+        self._first: dict[tuple[str, int], float] = {}  # since the last step
+        self._waiting: set[tuple[str, int]] = set()  # lines that were told of
         self._told: dict[str, Counter[str]] = {kind: Counter() for kind in _DECIDED}
         self._since_step: Counter[tuple[str, int]] = Counter()
         self._thread = threading.local()
@@ -48,13 +62,26 @@ class Questions:
         if decides:
             self._told[decides][_short(filename, number)] += 1
         self._since_step[filename, number] += 1
+        self._tell_waiting((filename, number))
         if self._since_step[filename, number] >= ENDLESS:
             self._since_step.clear()  # cleaning up may ask again
             line = _short(filename, number)
             raise EndlessQuestion(_AGAIN.format(line=line, count=ENDLESS))
 
+    def _tell_waiting(self, line: tuple[str, int]) -> None:
+        """Nobody shall wonder for minutes what an estimate does."""
+        now = self._clock()
+        seconds = now - self._first.setdefault(line, now)
+        count = self._since_step[line]
+        if line in self._waiting or count < _OFTEN or seconds < _PATIENCE:
+            return
+        self._waiting.add(line)
+        text = _WAITING.format(line=_short(*line), count=count, seconds=seconds, endless=ENDLESS)
+        print(f"peakline: {text}", file=sys.stderr, flush=True)
+
     def new_step(self) -> None:
         self._since_step.clear()
+        self._first.clear()
 
     def sentences(self) -> list[str]:
         return [

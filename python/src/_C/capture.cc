@@ -33,10 +33,38 @@ capture::ModuleCalls::Discover make_discover(py::function function) {
 
 std::unique_ptr<Session> start(const std::shared_ptr<Spool>& spool, py::handle module_type,
                                py::function discover, bool ops, bool cuda, bool cuda_trace,
-                               bool repeats, const RunInfo& info) {
-  return value_or_throw(Session::start(*spool, {ops, cuda, cuda_trace, repeats, info},
-                                       reinterpret_cast<PyTypeObject*>(module_type.ptr()),
-                                       make_discover(std::move(discover))));
+                               bool repeats, std::int64_t max_size, const RunInfo& info,
+                               std::optional<std::uint64_t> stacks_from, bool source,
+                               std::vector<std::string> library,
+                               std::vector<std::string> left_out) {
+  capture::StackOptions stacks{stacks_from.value_or(capture::StackOptions::kNever), source,
+                               std::move(library), std::move(left_out)};
+  return value_or_throw(Session::start(
+      *spool, {ops, cuda, cuda_trace, repeats, max_size, info, std::move(stacks)},
+      reinterpret_cast<PyTypeObject*>(module_type.ptr()), make_discover(std::move(discover))));
+}
+
+// Who is told of a fault. Faults arise on threads that must not touch Python, so the interpreter is asked
+// to call back on its main thread, as soon as that is between two instructions.
+py::object& fault_listener() {
+  static auto* const kListener = new py::object;
+  return *kListener;
+}
+
+int tell_of_fault(void*) {
+  const py::object listener = fault_listener();
+  if (!listener) return 0;
+  try {
+    listener();
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("peakline");
+  }
+  return 0;
+}
+
+void listen_to_faults(Session& session, py::object listener) {
+  fault_listener() = std::move(listener);
+  session.on_fault([] { static_cast<void>(Py_AddPendingCall(&tell_of_fault, nullptr)); });
 }
 
 void bind_spool(py::module_& m) {
@@ -99,11 +127,16 @@ void bind_capture(py::module_& m) {
   session.def(py::init(&start))
       .def("watch", [](Session& self) { throw_if_error(self.watch()); })
       .def("stop", [](Session& self) { throw_if_error(self.stop()); })
+      .def("fail", [](Session& self, const std::string& why) { self.fail(why); })
+      .def_property_readonly("fault", [](Session& self) { return std::string(self.fault()); })
+      .def("on_fault", &listen_to_faults)
       .def("sync", [](Session& self) { throw_if_error(self.sync()); })
       .def("cuda_started", &Session::cuda_started)
       .def("phase", [](Session& self, int phase,
                        bool begins) { self.phase(static_cast<Phase>(phase), begins); })
       .def("step_end", &Session::step_end)
+      .def("region_begin", &Session::region_begin)
+      .def("region_end", &Session::region_end)
       .def("marker", &Session::marker)
       .def("info", &Session::info)
       .def_property_readonly("recording", &Session::recording)

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <peakline/advice.h>
 #include <peakline/show_text.h>
 #include <peakline/summary.h>
 
@@ -50,6 +51,46 @@ py::list ops(const DeviceSummary& device) {
   return out;
 }
 
+py::object place(const std::optional<CodePlace>& found) {
+  if (!found) return py::none();
+  return py::dict(py::arg("file") = found->file, py::arg("line") = found->line,
+                  py::arg("function") = found->function, py::arg("text") = found->text);
+}
+
+py::list lines(const DeviceSummary& device) {
+  py::list out;
+  for (const LineRow& row : device.lines) {
+    out.append(py::dict(
+        py::arg("place") = place(row.place), py::arg("called_from") = place(row.called_from),
+        py::arg("allocations") = row.allocations, py::arg("at_peak") = raw(row.at_peak),
+        py::arg("allocated") = raw(row.allocated), py::arg("largest") = raw(row.largest),
+        py::arg("by_category") = by_name(row.by_category)));
+  }
+  return out;
+}
+
+py::list regions(const DeviceSummary& device) {
+  py::list out;
+  for (const RegionRow& row : device.regions) {
+    out.append(py::dict(py::arg("path") = row.path, py::arg("entered") = row.entered,
+                        py::arg("at_peak") = raw(row.at_peak),
+                        py::arg("highest") = raw(row.highest)));
+  }
+  return out;
+}
+
+py::list growth(const DeviceSummary& device) {
+  py::list out;
+  for (const GrowthRow& row : device.growth) {
+    out.append(py::dict(py::arg("place") = place(row.place), py::arg("op") = row.op,
+                        py::arg("module") = row.module, py::arg("kept") = raw(row.kept),
+                        py::arg("blocks") = row.blocks, py::arg("per_step") = raw(row.per_step),
+                        py::arg("first_step") = row.first_step,
+                        py::arg("last_step") = row.last_step));
+  }
+  return out;
+}
+
 py::list steps(const DeviceSummary& device) {
   py::list out;
   for (const StepRow& row : device.steps) {
@@ -85,21 +126,28 @@ py::dict to_dict(const DeviceSummary& device) {
       py::arg("peak_op") = device.peak_op, py::arg("peak_module") = device.peak_module,
       py::arg("by_category") = by_name(device.by_category), py::arg("modules") = modules(device),
       py::arg("outside_modules") = raw(device.outside_modules), py::arg("ops") = ops(device),
-      py::arg("steps") = steps(device), py::arg("timeline") = timeline(device));
+      py::arg("lines") = lines(device), py::arg("regions") = regions(device),
+      py::arg("growth") = growth(device), py::arg("steps") = steps(device),
+      py::arg("timeline") = timeline(device));
 }
 
-Result<Summary> summarize_spool(const capture::Spool& spool, std::size_t timeline_points) {
+Result<Summary> summarize_spool(const capture::Spool& spool, std::size_t timeline_points,
+                                bool with_advice) {
   const py::gil_scoped_release unlocked;
   Result<std::unique_ptr<Source>> source = spool.source();
   if (!source.ok()) return source.status();
   Result<TraceReader> reader = TraceReader::open(std::move(*source));
   if (!reader.ok()) return reader.status();
-  return summarize(*reader, {timeline_points});
+  Result<Summary> summary = summarize(*reader, {timeline_points});
+  if (!with_advice || !summary.ok()) return summary;
+  Result<std::vector<Saving>> advice = advise([&spool] { return spool.source(); });
+  if (advice.ok()) summary->advice = std::move(*advice);
+  return summary;
 }
 
 py::dict summary_of(const capture::Spool& spool, const std::string& name,
-                    std::size_t timeline_points) {
-  const Summary summary = value_or_throw(summarize_spool(spool, timeline_points));
+                    std::size_t timeline_points, bool with_advice) {
+  const Summary summary = value_or_throw(summarize_spool(spool, timeline_points, with_advice));
   py::list devices;
   for (const DeviceSummary& device : summary.devices) devices.append(to_dict(device));
   return py::dict(
@@ -114,7 +162,7 @@ py::dict summary_of(const capture::Spool& spool, const std::string& name,
 
 void bind_summary(py::module_& m) {
   m.def("summarize", &summary_of, py::arg("spool"), py::arg("name"),
-        py::arg("timeline_points") = 512);
+        py::arg("timeline_points") = 512, py::arg("advise") = false);
 }
 
 }  // namespace peakline::bindings

@@ -7,6 +7,7 @@
 #include <peakline/units.h>
 
 #include "bindings.h"
+#include "capture/recorder.h"
 #include "errors.h"
 #include "python_calls.h"
 #include "vgpu/alloc_log.h"

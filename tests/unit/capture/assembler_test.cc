@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::uint8_t kCpu = 0;
 constexpr std::uint8_t kCuda = 1;
+constexpr std::uint64_t kStacksFrom = 1024;  // bytes
 
 // Feeds raw events and tells what the recording then counts.
 class AssemblerTest : public ::testing::Test {
  protected:
-  AssemblerTest() : writer_(make_memory_sink(bytes_)), assembler_(writer_, kCpu) {
+  AssemblerTest() : writer_(make_memory_sink(bytes_)), assembler_(writer_, kCpu, kStacksFrom) {
     writer_.device({"cpu", "", Bytes{}});
     writer_.device({"cuda:0", "", Bytes{}});
     writer_.thread("main");
@@ -66,6 +67,34 @@ class AssemblerTest : public ::testing::Test {
   void node(std::uint64_t sequence, std::uint32_t depth = 1) {
     assembler_.on({.address = sequence, .extra = 1, .id = depth, .kind = RawKind::kNodeBegin});
   }
+  // `own`: the same without the library's lines at its end.
+  void stack(std::uint32_t stack, std::uint32_t own, RawKind kind = RawKind::kStack,
+             std::uint16_t thread = 0) {
+    assembler_.on({.size = own, .id = stack, .thread = thread, .kind = kind});
+  }
+  void alloc_on(std::uint16_t thread, std::uint64_t address, std::uint64_t bytes) {
+    assembler_.on({.address = address,
+                   .size = bytes,
+                   .extra = bytes,
+                   .thread = thread,
+                   .kind = RawKind::kAlloc,
+                   .device = kCuda});
+  }
+  void nodes_made(std::uint64_t first, std::uint32_t stack) {
+    assembler_.on({.address = first, .extra = 1, .id = stack, .kind = RawKind::kNodesMade});
+  }
+  void node_on(std::uint16_t thread, std::uint64_t sequence) {
+    assembler_.on(
+        {.address = sequence, .extra = 1, .id = 1, .thread = thread, .kind = RawKind::kNodeBegin});
+  }
+  // Backward was called at stack 90; nodes 10 to 19 were made at 50, and those from 20 on at 60.
+  void begin_backward() {
+    nodes_made(10, 50);
+    nodes_made(20, 60);
+    stack(91, 90, RawKind::kBackwardStack);
+    phase(RawKind::kPhaseBegin, Phase::kBackward);
+  }
+
   void phase(RawKind kind, Phase phase) {
     assembler_.on({.id = static_cast<std::uint32_t>(phase), .kind = kind});
   }
@@ -94,6 +123,65 @@ class AssemblerTest : public ::testing::Test {
   ModuleId layer_;
   bool closed_ = false;
 };
+
+TEST_F(AssemblerTest, AStackComesBeforeTheNextAllocationOfItsThread) {
+  stack(7, 6);
+  alloc(0x1000, 512);
+  alloc(0x2000, 512);
+  const std::vector<CallStack> calls = recorded<CallStack>();
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].stack, StackId(7));
+  EXPECT_EQ(calls[0].forward, StackId{});
+}
+
+TEST_F(AssemblerTest, InBackwardTheLineThatMadeTheNodeIsBesideTheCall) {
+  begin_backward();
+  node(15);
+  stack(92, 90);  // another line of the library's, below the same line of the program
+  alloc(0x1000, 512);
+  node(25);
+  stack(92, 90);
+  alloc(0x2000, 512);
+  phase(RawKind::kPhaseEnd, Phase::kBackward);
+  stack(92, 90);
+  alloc(0x3000, 512);
+  const std::vector<CallStack> calls = recorded<CallStack>();
+  ASSERT_EQ(calls.size(), 3U);
+  EXPECT_EQ(calls[0].forward, StackId(50));
+  EXPECT_EQ(calls[0].stack, StackId(92));
+  EXPECT_EQ(calls[1].forward, StackId(60));
+  EXPECT_EQ(calls[2].forward, StackId{});
+}
+
+TEST_F(AssemblerTest, AutogradsThreadsHaveTheStackOfTheCallOfBackward) {
+  writer_.thread("autograd");
+  begin_backward();
+  node_on(1, 15);
+  alloc_on(1, 0x1000, kStacksFrom);
+  alloc_on(1, 0x2000, kStacksFrom - 1);  // too small to be asked after
+  const std::vector<CallStack> calls = recorded<CallStack>();
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].stack, StackId(91));
+  EXPECT_EQ(calls[0].forward, StackId(50));
+}
+
+TEST_F(AssemblerTest, TheProgramsOwnCodeInBackwardIsItsOwnLine) {
+  begin_backward();
+  node(15);
+  stack(94, 93);  // a hook, or forward once more
+  alloc(0x1000, 512);
+  const std::vector<CallStack> calls = recorded<CallStack>();
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0].stack, StackId(94));
+  EXPECT_EQ(calls[0].forward, StackId{});
+}
+
+TEST_F(AssemblerTest, AFailureHasAStackToo) {
+  stack(7, 7);
+  assembler_.on({.size = 4096, .kind = RawKind::kOutOfMemory, .device = kCuda});
+  alloc(0x1000, 512);
+  EXPECT_EQ(recorded<CallStack>().size(), 1U);
+}
 
 TEST_F(AssemblerTest, AnAddressUsedAgainIsAnotherBlock) {
   alloc(0x1000, 512);

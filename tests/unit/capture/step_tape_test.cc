@@ -25,6 +25,10 @@ class StepTapeTest : public ::testing::Test, private RawEventOutput {
 
   void on(const RawEvent& raw) override {
     note(raw);
+    if (raw.kind == RawKind::kStack) text_ += "@" + std::to_string(raw.id) + " ";
+    if (raw.kind == RawKind::kNodesMade) {
+      text_ += "made" + std::to_string(raw.address) + "@" + std::to_string(raw.id) + " ";
+    }
     LiveBlock* block = find(raw);
     const bool comes = raw.kind == RawKind::kAlloc;
     if (block != nullptr && (comes || raw.kind == RawKind::kFree)) blocks_.remove(*block);
@@ -455,6 +459,41 @@ TEST_F(StepTapeTest, RepeatedStepsOfRandomProgramsLookLikeWatchedOnes) {
     ASSERT_EQ(steps_[2], steps_[0]) << seed;
     ASSERT_EQ(steps_[3], steps_[0]) << seed;
   }
+}
+
+// Stacks are taken only while steps are watched, as the program's gate does it.
+class StackTapeTest : public StepTapeTest {
+ protected:
+  void stacked_step(std::uint32_t stack, std::uint64_t first_node) {
+    push({.address = first_node, .extra = 5, .id = 1, .kind = RawKind::kModuleEnter});
+    begin(7);
+    if (watched_) push({.size = stack, .id = stack, .kind = RawKind::kStack});
+    alloc(0x1000, 512);
+    end();
+    if (watched_) {
+      push({.address = first_node + 1, .extra = 5, .id = stack, .kind = RawKind::kNodesMade});
+    }
+    push({.address = first_node + 2, .extra = 5, .id = 1, .kind = RawKind::kModuleLeave});
+    free(0x1000);
+    step();
+  }
+};
+
+TEST_F(StackTapeTest, ARepeatedStepHasTheStacksOfTheOneBefore) {
+  stacked_step(40, 100);
+  stacked_step(40, 200);
+  EXPECT_FALSE(watched_);
+  stacked_step(40, 300);
+  EXPECT_NE(steps_[2].find("@40 +512"), std::string::npos) << steps_[2];
+  EXPECT_NE(steps_[2].find("made301@40"), std::string::npos) << steps_[2];
+}
+
+TEST_F(StackTapeTest, StepsThatComeFromOtherLinesAreNotEqual) {
+  stacked_step(40, 100);
+  stacked_step(41, 200);
+  EXPECT_TRUE(watched_);
+  stacked_step(41, 300);
+  EXPECT_FALSE(watched_);
 }
 
 }  // namespace

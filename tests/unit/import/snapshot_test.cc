@@ -120,6 +120,10 @@ TEST(ImportSnapshot, TheInnermostPythonFrameNamesTheOp) {
   ASSERT_TRUE(run->status.ok()) << run->status.message();
   ASSERT_EQ(run->all<OpBegin>().size(), 1u);
   EXPECT_EQ(run->dictionary.op(run->all<OpBegin>()[0].op), "train.py:12 forward");
+  ASSERT_EQ(run->all<CallStack>().size(), 1u);
+  const LineId line = run->dictionary.own_line(run->all<CallStack>()[0].stack);
+  EXPECT_EQ(run->dictionary.name(run->dictionary.line(line).file), "/a/b/train.py");
+  EXPECT_EQ(run->dictionary.line(line).line, 12u);
 }
 
 // A free segment is given back at `line`, and another one taken for an allocation at line 7.

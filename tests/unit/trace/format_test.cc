@@ -15,8 +15,8 @@ TraceBuilder example() {
 // The example of docs/trace-format.md. If this test fails, the format has changed: see "Changing
 // the format" there.
 constexpr std::uint8_t kExample[] = {
-    0x89, 'P',  'E',  'A',  'K',  0x0d, 0x0a, 0x1a, 0x01, 0x00, 0x01, 0x00,       // file header
-    0x0f, 0x7f, 0x70, 0xcc,                                                       //
+    0x89, 'P',  'E',  'A',  'K',  0x0d, 0x0a, 0x1a, 0x01, 0x00, 0x02, 0x00,       // file header
+    0x96, 0xd7, 0x97, 0xf8,                                                       //
     0x01, 0x00, 0x00, 0x00, 0x0d, 0x00, 0x00, 0x00, 0x0d, 0x00, 0x00, 0x00,       // info chunk
     0xe1, 0xd0, 0x72, 0x87, 0x04, 0x26, 0x14, 0xe1,                               //
     0x05, 't',  'o',  'r',  'c',  'h',  0x06, '2',  '.',  '1',  '3',  '.',  '0',  //
@@ -54,7 +54,8 @@ TEST(TraceFormat, TheExampleOfTheDocumentReads) {
   }
 }
 
-// Nothing but the file header differs between 1.0 and 1.1 where no size was worked out.
+// Nothing but the file header differs between 1.0 and 1.2 where no size was worked out and no stack
+// was taken.
 TEST(TraceFormat, AFileOfVersion10Reads) {
   Bytestring old = file_header(1, 0);
   const std::span example = std::as_bytes(std::span(kExample));

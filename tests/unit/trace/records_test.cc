@@ -13,7 +13,9 @@ constexpr std::uint8_t kStep = trace::kKindOf<StepEnd>;
 constexpr std::uint8_t kAllocTag = trace::kKindOf<Alloc>;
 constexpr std::uint8_t kFreeTag = trace::kKindOf<Free>;
 constexpr auto kSureness = static_cast<std::uint8_t>(trace::RecordKind::kSureness);
-constexpr std::uint8_t kExtension = kSureness + 1;  // the first kind that nobody knows
+constexpr auto kCallStack = static_cast<std::uint8_t>(trace::RecordKind::kCallStack);
+constexpr auto kLaterWord = static_cast<std::uint8_t>(trace::RecordKind::kLaterWord);
+constexpr auto kLaterEvent = static_cast<std::uint8_t>(trace::RecordKind::kLaterEvent);
 
 std::uint8_t kind(trace::RecordKind kind) { return static_cast<std::uint8_t>(kind); }
 
@@ -58,7 +60,7 @@ TEST(NewerFile, AnUnknownFlagOfAKnownChunkIsRefused) {
 
 TEST(NewerFile, UnknownRecordsAreSkippedAndCountedAndTheirTimePasses) {
   const std::uint8_t timed = trace::kTimeFlag;
-  for (std::uint8_t tag = kExtension; tag <= trace::kKindMask; ++tag) {
+  for (const std::uint8_t tag : {kLaterWord, kLaterEvent}) {
     const auto timed_tag = static_cast<std::uint8_t>(tag | timed);
     const ReadTrace read = read_records(
         2, {kStep | timed, timed_tag, 3, 9, 9, 9, tag, 0, kStep | timed}, {10, 20, 30});
@@ -88,6 +90,94 @@ TEST(Sureness, FieldsOfLaterVersionsAreSkipped) {
 TEST(Sureness, ALengthThatCannotBeIsRefused) {
   EXPECT_FALSE(read_records(0, {kSureness, 1, 0, 1}).status.ok());
   EXPECT_FALSE(read_records(0, {kSureness, 120, 0, 1}).status.ok());
+}
+
+// Names 1 and 2, line 1 with its text, stack 1.
+Column a_stack() {
+  return {kind(trace::RecordKind::kDefineName),
+          4,
+          'm',
+          '.',
+          'p',
+          'y',
+          kind(trace::RecordKind::kDefineName),
+          1,
+          'f',
+          kLaterWord,
+          7,
+          0,
+          1,
+          1,
+          2,
+          12,
+          1,
+          'x',
+          kLaterWord,
+          3,
+          1,
+          0,
+          1};
+}
+
+Column then(Column a, const Column& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST(CallStack, LinesAndStacksAreReadAndCountedByNobody) {
+  const ReadTrace read = read_records(1, then(a_stack(), {kCallStack, 1, 1, kStep}));
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  ASSERT_EQ(read.events.size(), 2u);
+  EXPECT_EQ(std::get<CallStack>(read.events[0].body).stack, StackId(1));
+  const CodeLine& line = read.dictionary.line(read.dictionary.stack(StackId(1)).line);
+  EXPECT_EQ(read.dictionary.name(line.file), "m.py");
+  EXPECT_EQ(read.dictionary.name(line.function), "f");
+  EXPECT_EQ(line.line, 12u);
+  EXPECT_EQ(line.text, "x");
+  EXPECT_TRUE(line.library);
+  EXPECT_TRUE(read.diagnostics.empty());
+}
+
+TEST(CallStack, TheForwardStackComesWithItsFlagAndLaterFieldsAreSkipped) {
+  const auto with_forward = static_cast<std::uint8_t>(kCallStack | trace::kFlagA);
+  const ReadTrace read =
+      read_records(0, then(a_stack(), {with_forward, 4, 1, 1, 77, 88, kCallStack, 2, 1, 99}));
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  ASSERT_EQ(read.events.size(), 2u);
+  EXPECT_EQ(std::get<CallStack>(read.events[0].body).forward, StackId(1));
+  EXPECT_EQ(std::get<CallStack>(read.events[1].body).forward, StackId{});
+}
+
+TEST(CallStack, WhatIsNotDefinedBeforeOrCannotBeIsRefused) {
+  EXPECT_FALSE(read_records(0, {kLaterWord, 3, 1, 0, 1}).status.ok());  // no such line
+  EXPECT_FALSE(read_records(0, then(a_stack(), {kLaterWord, 3, 1, 2, 1})).status.ok());  // caller
+  EXPECT_FALSE(read_records(0, {kLaterWord, 6, 0, 0, 9, 0, 12, 0}).status.ok());  // no such name
+  EXPECT_FALSE(read_records(0, {kLaterWord, 7, 0, 0, 0, 0, 12, 5, 'x'}).status.ok());  // text
+  EXPECT_FALSE(read_records(0, {kCallStack, 0, 1}).status.ok());
+  EXPECT_FALSE(read_records(0, {kCallStack, 120, 1}).status.ok());
+  EXPECT_FALSE(read_records(0, {kLaterWord, 120, 0}).status.ok());
+}
+
+TEST(CallStack, StacksAreOnlySoDeep) {
+  Column records = a_stack();
+  for (std::uint32_t caller = 1; caller < Dictionary::kMaxStackDepth; ++caller) {
+    if (caller < 128) {
+      records = then(records, {kLaterWord, 3, 1, static_cast<std::uint8_t>(caller), 1});
+    } else {
+      const auto low = static_cast<std::uint8_t>((caller & 0x7f) | 0x80);
+      records = then(records, {kLaterWord, 4, 1, low, static_cast<std::uint8_t>(caller >> 7), 1});
+    }
+  }
+  EXPECT_TRUE(read_records(0, records).status.ok());
+  EXPECT_FALSE(read_records(0, then(records, {kLaterWord, 4, 1, 0x80, 8, 1})).status.ok());
+}
+
+TEST(Region, BeginsWithANameAndEnds) {
+  const ReadTrace read = read_records(0, {kLaterEvent, 2, 0, 5, kLaterEvent, 1, 1});
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  ASSERT_EQ(read.events.size(), 2u);
+  EXPECT_EQ(std::get<RegionBegin>(read.events[0].body).name, NameId(5));
+  EXPECT_TRUE(std::holds_alternative<RegionEnd>(read.events[1].body));
 }
 
 TEST(NewerFile, AdditionalColumnsAndTrailerFieldsAreIgnored) {
@@ -166,8 +256,8 @@ TEST(Records, WhatMakesNoSenseIsAnErrorThatSaysWhere) {
       {kind(RecordKind::kDefineModule), 9, 1, 'm', 0},               // a parent that is not there
       {kind(RecordKind::kDefineCategory), 63, 1, 'c'},               // likewise
       {kind(RecordKind::kDefineCategory), 11, 1, 'c'},               // a third level
-      {kExtension, 100, 1},                                          // longer than the chunk
-      {kExtension, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1},
+      {kLaterEvent, 100, 1},                                         // longer than the chunk
+      {kLaterEvent, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1},
   };
   for (const Column& records : cases) {
     const ReadTrace read = read_records(1, records);

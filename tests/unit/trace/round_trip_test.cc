@@ -58,6 +58,9 @@ TraceBuilder every_kind() {
       .oom(100_GiB)
       .oom(100_GiB, OutOfMemory::Kind::kRetry)
       .lost(Loss::kUnseenFree, 3)
+      .region("eval")
+      .region_end()
+      .at("a.py:1 main", "b.py:2 f")
       .step();
 }
 
@@ -108,12 +111,29 @@ TEST(TraceRoundTrip, ExtremeValuesComeBack) {
       trace.add(StreamUse{BlockId(id), StreamId(kMaxU32)});
       trace.add(Sureness{BlockId(id), Certainty::kOutputsOnly});
       trace.add(Lost{NameId(kMaxU32), kMaxU64}).add(Marker{NameId(kMaxU32)});
+      trace.add(CallStack{StackId(kMaxU32), StackId(kMaxU32)})
+          .add(CallStack{StackId(1), StackId{}});
+      trace.add(RegionBegin{NameId(kMaxU32)}).add(RegionEnd{});
       trace.add(OpBegin{OpId(kMaxU32)}).add(ModuleEnter{ModuleId(kMaxU32), ModulePass::kRecompute});
     }
   }
   const ReadTrace read = read_trace(trace.bytes());
   ASSERT_TRUE(read.status.ok()) << read.status.message();
   EXPECT_EQ(read.texts(), texts(trace.events()));
+}
+
+TEST(TraceRoundTrip, StacksComeBackWithTheirLines) {
+  auto trace = TraceBuilder{}.at("a.py:1 main > lib:torch.py:2 call > b.py:3 f").alloc("x", 4_MiB);
+  trace.at("a.py:1 main > b.py:4 f", "b.py:3 f").alloc("y", 4_MiB);
+  const ReadTrace read = read_trace(trace.bytes());
+  ASSERT_TRUE(read.status.ok()) << read.status.message();
+  EXPECT_EQ(read.texts(), texts(trace.events()));
+  const StackId stack = trace.stack_id("a.py:1 main > lib:torch.py:2 call > b.py:3 f");
+  EXPECT_EQ(read.dictionary.stack(stack).depth, 3u);
+  const CodeLine& line = read.dictionary.line(read.dictionary.own_line(stack));
+  EXPECT_EQ(read.dictionary.name(line.file), "b.py");
+  EXPECT_EQ(line.text, "line 3");
+  EXPECT_EQ(read.dictionary.stack_count(), trace.dictionary().stack_count());
 }
 
 TEST(TraceRoundTrip, TimeMaySpanItsWholeRange) {

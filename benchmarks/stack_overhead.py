@@ -1,0 +1,146 @@
+"""What call stacks cost: steps of a virtual GPU and of an op-bound CPU program, with and without.
+
+    python benchmarks/stack_overhead.py [--pairs N] [--json FILE]
+
+Stretches with and without stacks take turns in one process, so that noise hits both alike. A
+stretch is worth its middle step; a ratio is the median over the pairs, with the middle nine tenths.
+Where memray is installed, the op-bound case is measured under it, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import peakline
+
+STEPS = 12  # of a stretch; the first three are left out
+
+
+class OpBound(nn.Module):
+    """Layers so small that only the number of ops counts."""
+
+    def __init__(self, layers: int = 48) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x)) + x
+        return x
+
+
+def stretch(step: Callable[[], None]) -> float:
+    times = []
+    for _ in range(STEPS):
+        begin = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[3:])
+
+
+def training(device: str) -> Callable[[], None]:
+    model = OpBound().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.ones(8, 16, device=device)
+
+    def step() -> None:
+        model(x).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def virtual(stacks: str) -> float:
+    gpu = peakline.virtual_gpu()
+    gpu._stacks = stacks
+    with gpu:
+        return stretch(training("cuda"))
+
+
+def varied(step: Callable[[], None]) -> Callable[[], None]:
+    """Steps that never repeat, so that every op is watched: the worst case."""
+    sizes = iter(range(1, 1_000_000))
+
+    def changed() -> None:
+        torch.empty(next(sizes))
+        step()
+
+    return changed
+
+
+def op_bound(watch: Callable[[], contextlib.AbstractContextManager[Any]], repeats: bool) -> float:
+    with watch():
+        step = training("cpu")
+        return stretch(step if repeats else varied(step))
+
+
+@contextlib.contextmanager
+def under_memray() -> Iterator[None]:
+    import memray
+
+    with tempfile.TemporaryDirectory() as folder, memray.Tracker(Path(folder, "out.bin")):
+        yield
+
+
+def ratio(pairs: int, with_it: Callable[[], float], without: Callable[[], float]) -> dict[str, Any]:
+    ratios, bare = [], []
+    for i in range(pairs):
+        order = (with_it, without) if i % 2 else (without, with_it)
+        measured = {one: one() for one in order}
+        ratios.append(measured[with_it] / measured[without])
+        bare.append(measured[without])
+    ratios.sort()
+    cut = len(ratios) // 20
+    return {
+        "ratio": statistics.median(ratios),
+        "from": ratios[cut],
+        "to": ratios[-1 - cut],
+        "pairs": pairs,
+        "without_ms": 1000 * statistics.median(bare),
+    }
+
+
+def cases(pairs: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "virtual step", ratio(pairs, lambda: virtual("all"), lambda: virtual("off"))
+    for repeats in (True, False):
+        name = "op-bound, " + ("steps that repeat" if repeats else "steps that never repeat")
+        bare = lambda: op_bound(contextlib.nullcontext, repeats)  # noqa: B023, E731
+        for stacks in ("off", "large", "all"):
+            watch = lambda: peakline.track(stacks=stacks)  # noqa: B023, E731
+            yield f"{name}: {stacks}", ratio(pairs, lambda: op_bound(watch, repeats), bare)  # noqa: B023
+        with contextlib.suppress(ImportError):
+            yield f"{name}: memray", ratio(pairs, lambda: op_bound(under_memray, repeats), bare)  # noqa: B023
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    found = {}
+    for name, row in cases(args.pairs):
+        found[name] = row
+        print(
+            f"{name:<42} {row['ratio']:.3f}x ({row['from']:.3f} to {row['to']:.3f}), "
+            f"without {row['without_ms']:.2f} ms",
+            flush=True,
+        )
+    if args.json:
+        Path(args.json).write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+#include "capture/call_stacks.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "capture/python_frames.h"
+
+namespace peakline::capture {
+namespace {
+
+constexpr std::size_t kMostFrames = 256;  // the innermost; deeper recursion is cut
+constexpr std::size_t kKnownStacks = 4096;
+constexpr std::size_t kMostPlaces = std::size_t{1} << 16;
+
+enum class Whose : std::uint8_t { kProgram, kLibrary, kNobody };
+
+struct Place {
+  LineId line;
+  Whose whose = Whose::kNobody;
+};
+
+// What one thread has met in one recording.
+struct ThreadStacks {
+  struct Known {
+    std::uint64_t key = 0;
+    TakenStack taken;
+  };
+  std::uint64_t recorder = 0;
+  std::array<Known, kKnownStacks> known;
+  std::unordered_map<std::uint64_t, Place> places;
+  std::array<PythonFrame, kMostFrames> frames;
+  std::vector<LineId> lines;  // kept for its memory
+};
+
+thread_local ThreadStacks* t_stacks __attribute__((tls_model("initial-exec"))) = nullptr;
+
+ThreadStacks& make_stacks() {
+  thread_local struct Owner {
+    std::unique_ptr<ThreadStacks> stacks = std::make_unique<ThreadStacks>();
+    ~Owner() { t_stacks = nullptr; }
+  } owner;
+  t_stacks = owner.stacks.get();
+  return *t_stacks;
+}
+
+ThreadStacks& thread_stacks(const Recorder& recorder) {
+  ThreadStacks& stacks = t_stacks != nullptr ? *t_stacks : make_stacks();
+  if (stacks.recorder != recorder.serial()) {
+    stacks.recorder = recorder.serial();
+    stacks.known.fill({});
+    stacks.places.clear();
+  }
+  return stacks;
+}
+
+bool lies_in(std::string_view file, const std::vector<std::string>& folders) {
+  return std::ranges::any_of(folders, [&](const std::string& folder) {
+    return file.size() > folder.size() && file.starts_with(folder) && file[folder.size()] == '/';
+  });
+}
+
+// Packages may be installed inside Python's own folder.
+bool is_installed(std::string_view file) {
+  return file.find("/site-packages/") != std::string_view::npos ||
+         file.find("/dist-packages/") != std::string_view::npos;
+}
+
+// Code that is generated while the program runs, and nobody wrote.
+bool is_generated(std::string_view file) {
+  return file.starts_with("<frozen ") || file.starts_with("<eval_with_key>") ||
+         file.find("/torchinductor_") != std::string_view::npos;
+}
+
+Whose whose(const StackOptions& options, const std::string& file) {
+  if (lies_in(file, options.left_out)) return Whose::kNobody;
+  if (is_generated(file)) return Whose::kLibrary;
+  // The first is torch's folder; in the others packages may lie that are not Python's.
+  if (!options.library.empty() && lies_in(file, {options.library.front()})) return Whose::kLibrary;
+  return lies_in(file, options.library) && !is_installed(file) ? Whose::kLibrary : Whose::kProgram;
+}
+
+const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const PythonFrame& frame) {
+  if (stacks.places.size() > kMostPlaces) stacks.places.clear();
+  const auto [found, fresh] = stacks.places.try_emplace(frame.key);
+  if (!fresh) return found->second;
+  const PythonPlace place = place_of(frame);
+  found->second.whose = whose(recorder.stacks(), place.file);
+  if (found->second.whose != Whose::kNobody) {
+    found->second.line = recorder.words().line(place.file, place.function, place.line,
+                                               found->second.whose == Whose::kLibrary);
+  }
+  return found->second;
+}
+
+TakenStack intern(ThreadStacks& stacks, Recorder& recorder, std::size_t count) {
+  std::vector<LineId>& lines = stacks.lines;
+  lines.clear();
+  LineId library;  // the innermost one since the program's last line
+  for (std::size_t i = count; i-- > 0;) {
+    const Place& place = place_in(stacks, recorder, stacks.frames[i]);
+    if (place.whose == Whose::kLibrary) library = place.line;
+    if (place.whose != Whose::kProgram) continue;
+    lines.push_back(place.line);
+    library = LineId{};
+  }
+  TakenStack taken;
+  taken.own = taken.stack = recorder.words().stack(lines);
+  if (library != LineId{}) {
+    lines.push_back(library);
+    taken.stack = recorder.words().stack(lines);
+  }
+  return taken;
+}
+
+std::uint64_t key_of(std::span<const PythonFrame> frames) noexcept {
+  std::uint64_t key = frames.size();
+  for (const PythonFrame& frame : frames) {
+    key = (key ^ frame.key) * 0xBF58476D1CE4E5B9U;
+    key ^= key >> 31;
+  }
+  return key;
+}
+
+}  // namespace
+
+TakenStack take_stack(Recorder& recorder) noexcept {
+  try {
+    ThreadStacks& stacks = thread_stacks(recorder);
+    const std::size_t count = read_python_frames(stacks.frames);
+    if (count == 0) return {};
+    const std::uint64_t key = key_of({stacks.frames.data(), count});
+    ThreadStacks::Known& known = stacks.known[key % kKnownStacks];
+    if (known.key != key) known = {key, intern(stacks, recorder, count)};
+    return known.taken;
+  } catch (...) {
+    return {};  // no memory: the program has other worries
+  }
+}
+
+void push_failure(Recorder& recorder, const RawEvent& event) noexcept {
+  const bool wanted = recorder.stacks().from_bytes != StackOptions::kNever;
+  const TakenStack taken = wanted ? take_stack(recorder) : TakenStack{};
+  std::array<RawEvent, 2> events{stack_event(taken), event};
+  recorder.push_all(events);
+}
+
+}  // namespace peakline::capture

@@ -1,0 +1,23 @@
+// Lines of the program, regions and growth as text.
+#pragma once
+
+#include <string>
+
+#include <peakline/summary.h>
+#include <peakline/text.h>
+
+namespace peakline {
+
+// What lines are added up to.
+enum class LineGroup { kLine, kFunction, kFile };
+
+// "models/llama.py:12 forward"
+std::string place_text(const CodePlace& place);
+
+// Each with its heading; empty when the recording has none.
+std::string line_section(const DeviceSummary& device, LineGroup group, std::size_t top,
+                         const Paint& paint);
+std::string region_section(const DeviceSummary& device, const Paint& paint);
+std::string growth_section(const DeviceSummary& device, std::size_t top, const Paint& paint);
+
+}  // namespace peakline

@@ -1,0 +1,371 @@
+"""Who keeps a tensor alive: the way to it in Python, from a variable of the program.
+
+Nothing is kept for this while the program runs. When it is asked, the objects that refer to a
+tensor are looked up, and those that refer to them, until a variable is found: of a module, of a
+function that is running, of a class.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import sys
+import types
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_MOST_OBJECTS = 2_000  # at one distance from a tensor
+_MOST_LEVELS = 20
+_MOST_NODES = 200_000  # of autograd's graphs
+_CLOSURE = "<closure "
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A tensor's memory, and who holds it."""
+
+    bytes: int
+    device: str
+    shape: tuple[int, ...]
+    dtype: str
+    path: str  # 'Trainer.history[17]["loss"]'; "" when only torch itself holds it
+
+    def __str__(self) -> str:
+        size = torch.Size(self.shape)
+        return f"{self.path or '(not from Python)'}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
+
+
+def find_holders(n: int, device: torch.device | None) -> list[Holder]:
+    gc.collect()
+    tensors = _living_tensors()
+    found = _by_storage(tensors, device)
+    _add_saved(found, tensors, device)
+    largest = sorted(found.values(), key=lambda held: -held.bytes)[:n]
+    ours = {id(tensors), id(found), id(largest), *(id(held.tensors) for held in found.values())}
+    ours |= {id(held.__dict__) for held in found.values()} | {id(held) for held in found.values()}
+    search = _Search(ours)
+    return [held.holder(search) for held in largest]
+
+
+class _Held:
+    """A storage, the tensors of Python that show it, and the graph that saved it otherwise."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.bytes = tensor.untyped_storage().nbytes()
+        self.device = str(tensor.device)
+        self.shape = tuple(tensor.shape)
+        self.dtype = str(tensor.dtype).removeprefix("torch.")
+        self.tensors: list[torch.Tensor] = []
+        self.saved_by: tuple[torch.Tensor, str] | None = None
+
+    def holder(self, search: _Search) -> Holder:
+        path = ""
+        for tensor in self.tensors:  # a loop: a generator of ours would be found as a holder
+            path = path or search.path_to(tensor)
+        if not path and self.saved_by is not None:
+            root, node = self.saved_by
+            path = (search.path_to(root) or "a tensor") + f".grad_fn, saved for {node}"
+        return Holder(self.bytes, self.device, self.shape, self.dtype, path)
+
+
+def _living_tensors() -> list[torch.Tensor]:
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+
+
+def _storage_of(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (RuntimeError, NotImplementedError):  # sparse ones, and others without a storage
+        return None
+
+
+def _by_storage(tensors: list[torch.Tensor], device: torch.device | None) -> dict[int, _Held]:
+    """Parameters and their gradients are held by their modules, as everybody knows."""
+    known = {_storage_of(tensor) for tensor in tensors if isinstance(tensor, torch.nn.Parameter)}
+    known |= {
+        _storage_of(tensor.grad)
+        for tensor in tensors
+        if isinstance(tensor, torch.nn.Parameter) and tensor.grad is not None
+    }
+    found: dict[int, _Held] = {}
+    for tensor in tensors:
+        storage = _storage_of(tensor)
+        if storage is None or storage in known or not _is_on(tensor, device):
+            continue
+        if storage not in found:
+            found[storage] = _Held(tensor)
+        found[storage].tensors.append(tensor)
+    return found
+
+
+def _is_on(tensor: torch.Tensor, device: torch.device | None) -> bool:
+    return device is None or tensor.device == device
+
+
+# Graphs.
+
+
+def _add_saved(
+    found: dict[int, _Held], tensors: list[torch.Tensor], device: torch.device | None
+) -> None:
+    """What autograd's graphs have saved, and no variable of Python's shows."""
+    known = {_storage_of(tensor) for tensor in tensors}
+    met: set[Any] = set()
+    for root in tensors:
+        if root.grad_fn is None:
+            continue
+        for node in _nodes(root.grad_fn, met):
+            for tensor in _saved_in(node):
+                storage = _storage_of(tensor)
+                if storage is None or storage in known or not _is_on(tensor, device):
+                    continue
+                known.add(storage)
+                found[storage] = _Held(tensor)
+                found[storage].saved_by = (root, node.name())
+
+
+def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
+    waiting = [first]
+    while waiting and len(met) < _MOST_NODES:
+        node = waiting.pop()
+        if node in met:
+            continue
+        met.add(node)
+        yield node
+        waiting += [below for below, _ in node.next_functions if below is not None]
+
+
+def _saved_in(node: Any) -> Iterator[torch.Tensor]:
+    """Without unpacking: that may run the program's own hooks, or compute things again."""
+    for name in dir(node):
+        if not name.startswith("_raw_saved_"):
+            continue
+        try:
+            saved = getattr(node, name)
+        except RuntimeError:  # its buffers were freed
+            return
+        for one in saved if isinstance(saved, (list, tuple)) else [saved]:
+            data = getattr(one, "data", None)
+            if isinstance(data, torch.Tensor) and getattr(one, "unpack_hook", None) is None:
+                yield data
+
+
+# Paths.
+
+
+class _Search:
+    """Finds ways from variables to objects, backwards."""
+
+    def __init__(self, ours: set[int]) -> None:
+        self._frames = list(_running_frames())
+        self._running = {id(frame) for frame in self._frames}
+        self._locals = dict(self._variables())
+        self._globals = {
+            id(module.__dict__): name
+            for name, module in list(sys.modules.items())
+            if isinstance(module, types.ModuleType) and name != "__mp_main__"  # __main__ again
+        }
+        self._ours = ours | {id(self._frames), id(self._locals), id(self.__dict__), id(self)}
+
+    def _variables(self) -> Iterator[tuple[int, str]]:
+        # The innermost function that knows an object says most about it.
+        for frame in reversed(self._frames):
+            if frame.f_locals is frame.f_globals:
+                continue
+            for name, value in frame.f_locals.items():
+                yield id(value), f"{frame.f_code.co_qualname}(): {name}"
+
+    def path_to(self, wanted: object) -> str:
+        """The shortest; "" when no variable leads to it."""
+        level: dict[int, tuple[Any, str]] = {id(wanted): (wanted, "")}
+        met = {id(wanted)} | self._ours
+        hint = ""
+        for _ in range(_MOST_LEVELS):
+            for number, (_thing, suffix) in level.items():
+                if number in self._locals:
+                    return self._locals[number] + suffix
+            things = [thing for thing, _suffix in level.values()]
+            met |= {id(level), id(things), *map(id, level.values())}
+            above: dict[int, tuple[Any, str]] = {}
+            # One walk over all objects finds everything that refers to any of these.
+            for referrer in gc.get_referrers(*things):
+                if id(referrer) in met or self._is_ours(referrer):
+                    continue
+                met.add(id(referrer))
+                for thing, suffix in _targets(referrer, level):
+                    root = self._root(referrer, thing)
+                    if root:
+                        return root + suffix
+                    step = _step(referrer, thing)
+                    if step is None:
+                        continue
+                    path = _joined(referrer, thing, step, suffix)
+                    hint = hint or _hint(referrer, path)
+                    above[id(referrer)] = (referrer, path)
+                    break
+                if len(above) >= _MOST_OBJECTS:
+                    break
+            if not above:
+                break
+            level = above
+        return hint
+
+    def _root(self, referrer: object, thing: object) -> str:
+        if isinstance(referrer, dict) and (module := self._module_of(referrer)) is not None:
+            for name, value in list(referrer.items()):
+                if value is thing:
+                    return name if module == "__main__" else f"{module}.{name}"
+        if isinstance(referrer, type):
+            for name, value in list(vars(referrer).items()):
+                if value is thing:
+                    return f"{referrer.__qualname__}.{name}"
+        return ""
+
+    def _module_of(self, variables: dict[Any, Any]) -> str | None:
+        """The module with these variables; it need not be imported by its name any more."""
+        if id(variables) in self._globals:
+            return self._globals[id(variables)]
+        name = variables.get("__name__") if "__builtins__" in variables else None
+        return name if isinstance(name, str) else None
+
+    def _is_ours(self, referrer: object) -> bool:
+        if isinstance(referrer, types.FrameType):
+            # What running functions hold is known by their variables.
+            return id(referrer) in self._running or _is_own_frame(referrer)
+        return False
+
+
+def _targets(referrer: object, level: dict[int, tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
+    for referent in gc.get_referents(referrer):
+        if id(referent) in level:
+            yield level[id(referent)]
+
+
+def _joined(referrer: object, thing: object, step: str, suffix: str) -> str:
+    """The way on from `referrer`. Only an object and a function know names of what they hold."""
+    if isinstance(referrer, types.FunctionType):
+        return step + _closed_over(referrer, suffix)
+    is_own = isinstance(referrer, type) or getattr(referrer, "__dict__", None) is thing
+    if isinstance(thing, dict) and is_own:
+        return step + re.sub(r"^\['(\w+)'\]", r".\1", suffix)
+    return step + suffix
+
+
+def _hint(referrer: object, path: str) -> str:
+    """What to say when no variable is found."""
+    return type(referrer).__qualname__ + path if path.startswith(".") else ""
+
+
+def _running_frames() -> Iterator[types.FrameType]:
+    for frame in sys._current_frames().values():
+        at: types.FrameType | None = frame
+        while at is not None:
+            if not _is_own_frame(at):
+                yield at
+            at = at.f_back
+
+
+def _is_own_frame(frame: types.FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_HERE)
+
+
+def _step(referrer: Any, thing: object) -> str | None:
+    """How `referrer` leads to `thing`; None when it does not hold it."""
+    if isinstance(referrer, dict):
+        return _key(referrer, thing)
+    if isinstance(referrer, (list, tuple, deque)):
+        return _index(referrer, thing)
+    if isinstance(referrer, (set, frozenset)):
+        return "{…}"
+    if isinstance(referrer, types.CellType):
+        return ""
+    if isinstance(referrer, types.FunctionType):
+        return _of_function(referrer, thing)
+    if isinstance(referrer, types.MethodType):
+        return ".__self__"
+    if isinstance(referrer, types.FrameType):
+        return _of_frame(referrer, thing)
+    if isinstance(referrer, types.TracebackType):
+        return ""  # its exception has a name for it
+    if isinstance(referrer, BaseException):
+        return (
+            ".__traceback__" if _is_traceback_of(referrer, thing) else _attribute(referrer, thing)
+        )
+    if isinstance(referrer, (types.GeneratorType, types.CoroutineType)):
+        frame = getattr(referrer, "gi_frame", None) or getattr(referrer, "cr_frame", None)
+        return (frame and _of_frame(frame, thing)) or ""
+    return _attribute(referrer, thing)
+
+
+def _key(referrer: dict[Any, Any], thing: object) -> str | None:
+    for key, value in list(referrer.items()):
+        if value is thing:
+            return f"[{key!r}]"
+        if key is thing:
+            return "[key]"
+    return None
+
+
+def _index(referrer: Iterable[Any], thing: object) -> str | None:
+    for i, value in enumerate(referrer):
+        if value is thing:
+            return f"{_CLOSURE}{i}>" if isinstance(thing, types.CellType) else f"[{i}]"
+    return None
+
+
+def _closed_over(function: types.FunctionType, suffix: str) -> str:
+    """A closure's variable by its name, which only the function knows."""
+    if not suffix.startswith(_CLOSURE):
+        return suffix
+    index, _, rest = suffix.removeprefix(_CLOSURE).partition(">")
+    return function.__code__.co_freevars[int(index)] + rest
+
+
+def _of_function(function: types.FunctionType, thing: object) -> str | None:
+    if function.__closure__ is thing:
+        return " closes over "
+    if function.__defaults__ is thing:
+        return ".__defaults__"
+    if function.__dict__ is thing:
+        return ""
+    return None
+
+
+def _of_frame(frame: types.FrameType, thing: object) -> str | None:
+    """Of a function that is over, and kept by a traceback or a generator."""
+    for name, value in frame.f_locals.items():
+        if value is thing:
+            return f" → {frame.f_code.co_qualname}(): {name}"
+    return None
+
+
+def _is_traceback_of(error: BaseException, thing: object) -> bool:
+    at = error.__traceback__
+    while at is not None:
+        if at is thing or at.tb_frame is thing:
+            return True
+        at = at.tb_next
+    return False
+
+
+def _attribute(referrer: object, thing: object) -> str | None:
+    if isinstance(referrer, type) and isinstance(thing, dict):
+        return ""
+    if getattr(referrer, "__dict__", None) is thing:
+        return ""
+    attributes = getattr(referrer, "__dict__", None)
+    if isinstance(attributes, dict):
+        for name, value in list(attributes.items()):
+            if value is thing:
+                return f".{name}"
+    for kind in type(referrer).__mro__:
+        for name in getattr(kind, "__slots__", ()):
+            if getattr(referrer, name, None) is thing:
+                return f".{name}"
+    return ".…"

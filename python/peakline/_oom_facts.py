@@ -1,0 +1,95 @@
+"""What is known of the moment memory ran out, and what would have helped."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from peakline._holders import Holder, find_holders
+from peakline.run import Run
+from peakline.simulate import Simulation, simulate
+
+_HOLDERS = 10
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One piece of the device's memory that the allocator has, in pieces of its own."""
+
+    size: int
+    blocks: list[tuple[int, bool]]  # size, in use
+
+
+@dataclass(frozen=True)
+class OomFacts:
+    message: str
+    device: str
+    failure: dict[str, Any]  # as in the JSON of `peakline show`
+    limit: int | None
+    segments: list[Segment]
+    largest_free: int
+    holders: list[Holder]
+    advice: list[str]
+    growth: list[dict[str, Any]] = field(default_factory=list)
+
+
+def gather(run: Run, message: str) -> OomFacts:
+    """While the tensors still live. Raises ValueError when the recording saw no failure."""
+    answers = json.loads(run.to_json())
+    failed = [one for one in [answers, *answers["devices"]] if one.get("failure")]
+    if not failed:
+        raise ValueError("the recording saw no allocation fail")
+    found = failed[0]
+    segments = _segments(found["device"])
+    limit = found["memory_limit"] or _limit(found["device"])
+    free = [size for segment in segments for size, in_use in segment.blocks if not in_use]
+    return OomFacts(
+        message=message,
+        device=found["device"],
+        failure=found["failure"],
+        limit=limit,
+        segments=segments,
+        largest_free=max(free, default=0),
+        holders=find_holders(_HOLDERS, torch.device(found["device"])),
+        advice=advice(simulate(run, memory=limit, device=found["device"], compare=True)),
+        growth=found.get("growth", []),
+    )
+
+
+def _limit(device: str) -> int | None:
+    """What the allocator could have had, on a device that nobody gave a limit."""
+    if not device.startswith("cuda"):
+        return None
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(torch.cuda.memory_reserved(device)) + int(free)
+
+
+def _segments(device: str) -> list[Segment]:
+    if not device.startswith("cuda"):
+        return []
+    index = torch.device(device).index or 0
+    return [
+        Segment(
+            one["total_size"],
+            [(block["size"], block["state"] != "inactive") for block in one["blocks"]],
+        )
+        for one in torch.cuda.memory_snapshot()
+        if one["device"] == index
+    ]
+
+
+def advice(report: Simulation) -> list[str]:
+    """Settings under which the recorded run passes, as the simulated allocator finds. The settings
+    that are on already are not among those tried."""
+    out = []
+    for row in report.settings:
+        if not row.fits or row.conf == report.conf:
+            continue
+        if row.conf:
+            out.append(f"PYTORCH_CUDA_ALLOC_CONF={row.conf} lets this allocation pass.")
+        else:
+            out.append("Without the settings of PYTORCH_CUDA_ALLOC_CONF this allocation passes.")
+    return out

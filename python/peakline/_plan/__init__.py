@@ -1,0 +1,1 @@
+"""`peakline plan`: what to change so that training fits, what it costs, and proof."""

@@ -1,0 +1,167 @@
+"""Which layers keep, recompute or offload what: integer programs, solved by HiGHS.
+
+Equal layers are solved once: first for one of them, which ops to keep within several budgets; then
+over all layers, how many of each kind take which of these answers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from peakline import _C
+from peakline._dropin.milp import Program
+from peakline._plan.document import Activations
+from peakline._plan.op_profile import ModuleProfile, Op
+from peakline._plan.probe import Kind
+
+_LEVELS = 8  # budgets for the ops of a layer
+_GAP = 1e-4
+_SECONDS = 20.0
+_HIDDEN = 0.7  # of a layer's time, in which copies to the host may hide
+
+
+@dataclass(frozen=True)
+class Level:
+    """One way to treat a layer."""
+
+    policy: str  # "" leaves it as it is
+    memory: float  # bytes that stay on the GPU for backward
+    ms: float  # recomputation
+    keep: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    offload: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def levels(profile: ModuleProfile, pcie_gbps: float = 0.0) -> list[Level]:
+    """Ways to treat a layer, the least memory first; with `pcie_gbps` results may be offloaded."""
+    plain = Level("", float(profile.saved), 0.0)
+    room = pcie_gbps * 1e6 * profile.ms * _HIDDEN  # bytes that can be copied meanwhile
+    found = [_solve(profile, 0.0, room)]
+    for step in range(1, _LEVELS):
+        found.append(_solve(profile, profile.saved * step / _LEVELS, room))
+    useful: list[Level] = []
+    for level in sorted([*found, plain], key=lambda level: (level.memory, level.ms)):
+        if not useful or level.ms < useful[-1].ms * (1 - 1e-9) - 1e-9:
+            useful.append(level)
+    return useful if useful[-1].policy == "" else [*useful, plain]
+
+
+def _solve(profile: ModuleProfile, budget: float, room: float) -> Level:
+    """The ops to keep within `budget` bytes so that recomputation takes least."""
+    ops = profile.ops[: profile.recomputed]
+    program = Program()
+    keep: dict[int, int] = {}
+    send: dict[int, int] = {}
+    random = [i for i, op in enumerate(ops) if op.random]
+    together = program.column(0, 0 if any(ops[i].fixed for i in random) else 1, whole=True)
+    for i, op in enumerate(ops):
+        if op.fixed:
+            continue
+        if op.random:  # all of them or none: they share the generator's state
+            keep[i] = together
+            continue
+        if op.ms <= 0 or op.bytes <= 0:
+            continue
+        keep[i] = program.column(0, 1, -op.ms, whole=True)
+        if room > 0 and op.bytes >= 2**20:
+            send[i] = program.column(0, 1, -op.ms * 0.98, whole=True)
+            program.row({keep[i]: 1, send[i]: 1}, high=1)
+    terms: dict[int, float] = {}
+    for i, column in keep.items():
+        terms[column] = terms.get(column, 0.0) + ops[i].bytes / 2**20
+    if terms:
+        program.row(terms, high=budget / 2**20)
+    if send:
+        program.row({column: ops[i].bytes / 2**20 for i, column in send.items()}, high=room / 2**20)
+    values = (program.solve(0.0, _SECONDS) if terms else []) or [0.0] * 10_000
+    kept = [i for i, column in keep.items() if round(values[column]) == 1]
+    sent = [i for i, column in send.items() if round(values[column]) == 1]
+    _check(ops, kept, budget)
+    free = {*kept, *sent}
+    ms = sum(op.ms for i, op in enumerate(ops) if i not in free)
+    memory = float(profile.input_bytes + sum(ops[i].bytes for i in kept))
+    policy = "selective" if free else "recompute"
+    return Level(policy, memory, ms, _calls(ops, kept), _calls(ops, sent))
+
+
+def _check(ops: list[Op], kept: list[int], budget: float) -> None:
+    """C++ adds up the solver's answer again, and refuses one that does not hold."""
+    save = [1 if i in set(kept) else 0 for i in range(len(ops))]
+    fixed = [0 if op.fixed else -1 for op in ops]
+    random = [i for i, op in enumerate(ops) if op.random and not op.fixed]
+    equal = list(itertools.pairwise(random))
+    sizes = [float(op.bytes) for op in ops]
+    _C.cost.check_choices(sizes, [op.ms for op in ops], fixed, equal, max(budget, 1.0), save)
+
+
+def _calls(ops: list[Op], chosen: list[int]) -> dict[str, tuple[int, ...]]:
+    made: dict[str, list[int]] = {}
+    for i in chosen:
+        made.setdefault(ops[i].name, []).append(ops[i].call)
+    return {name: tuple(sorted(calls)) for name, calls in sorted(made.items())}
+
+
+class Layers:
+    """All layers of a model, and the plans of least recomputation for shares of their memory."""
+
+    def __init__(self, kinds: list[Kind], pcie_gbps: float = 0.0, whole: bool = False) -> None:
+        """`whole`: a layer is recomputed as a whole or not at all, which the host issues faster."""
+        self._kinds = kinds
+        self._levels = [levels(kind.profile, pcie_gbps) for kind in kinds]
+        if whole:
+            self._levels = [[one for one in found if not one.keep] for found in self._levels]
+
+    @property
+    def can_save(self) -> bool:
+        return any(len(found) > 1 for found in self._levels)
+
+    @property
+    def offloads(self) -> bool:
+        return any(level.offload for found in self._levels for level in found)
+
+    def plan(self, share: float) -> tuple[Activations, ...] | None:
+        """`share`: 0 is the least memory that there is, 1 all of it. None: the solver failed."""
+        least = sum(found[0].memory * len(kind.members) for kind, found in self._pairs())
+        most = sum(found[-1].memory * len(kind.members) for kind, found in self._pairs())
+        budget = least + share * (most - least)
+        program = Program()
+        columns = [
+            [program.column(0, len(kind.members), level.ms, whole=True) for level in found]
+            for kind, found in self._pairs()
+        ]
+        for (kind, _), own in zip(self._pairs(), columns, strict=True):
+            program.row(dict.fromkeys(own, 1.0), len(kind.members), len(kind.members))
+        memory = {
+            column: level.memory / 2**20
+            for (_, found), own in zip(self._pairs(), columns, strict=True)
+            for column, level in zip(own, found, strict=True)
+        }
+        program.row(memory, high=budget / 2**20 * (1 + 1e-9))
+        values = program.solve(_GAP, _SECONDS)
+        if values is None:
+            return None
+        made: dict[tuple[str, str], tuple[Level, list[str]]] = {}
+        for (kind, found), own in zip(self._pairs(), columns, strict=True):
+            self._assign(kind, found, [round(values[column]) for column in own], made)
+        return tuple(
+            Activations(tuple(members), level.policy, level.keep, level.offload)
+            for level, members in made.values()
+        )
+
+    def _pairs(self) -> list[tuple[Kind, list[Level]]]:
+        return list(zip(self._kinds, self._levels, strict=True))
+
+    @staticmethod
+    def _assign(
+        kind: Kind,
+        found: list[Level],
+        counts: list[int],
+        made: dict[tuple[str, str], tuple[Level, list[str]]],
+    ) -> None:
+        """The first layers take the least memory: what the last ones keep is freed first."""
+        members = iter(kind.members)
+        for level, count in zip(found, counts, strict=True):
+            names = list(itertools.islice(members, count))
+            if level.policy and names:
+                key = (level.policy, repr((level.keep, level.offload)))
+                made.setdefault(key, (level, []))[1].extend(names)

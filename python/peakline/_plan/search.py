@@ -1,0 +1,184 @@
+"""Finds the fastest plan that fits.
+
+What is estimated does not depend on the budget: the script as it is, every lever alone, and the
+rungs of ladders of checkpointing, from an integer program each. The fastest of those that fit is
+taken. So a smaller budget never gives a higher peak: either the same plan still fits and is still
+the fastest, or whatever is taken lies under the smaller budget and the first plan does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from peakline._fit.variables import Variable
+from peakline._plan.arguments import ACTIVATIONS
+from peakline._plan.choices import Layers
+from peakline._plan.document import Plan
+from peakline._plan.levers import LEVERS
+from peakline._plan.probe import Found
+from peakline._plan.tried import Tried
+
+_RUNGS = 12  # of the ladder, where only checkpointing varies
+_FEW_RUNGS = 4  # where the script's arguments vary, too
+_FREE = 1.005  # a lever that takes no more than this share of the time costs nothing
+_SAVES = 0.999  # and one that saves must leave no more than this
+_ALIKE = 0.002  # throughputs that differ by less are the same
+
+
+class Asking(Protocol):
+    def probe_and_ask(self, base: Plan) -> tuple[Found, Tried]: ...
+    def ask(self, plans: Sequence[Plan]) -> list[Tried | None]: ...
+
+
+@dataclass
+class Outcome:
+    base: Tried
+    chosen: Tried | None
+    tried: list[Tried] = field(default_factory=list)
+
+    @property
+    def floor(self) -> Tried:
+        return min(self.tried, key=lambda one: one.needs)
+
+    def reject(self, one: Tried, budget: int) -> None:
+        """It did not hold when it was seen again: the next best is chosen."""
+        self.tried.remove(one)
+        fitting = [other for other in self.tried if other.needs <= budget]
+        self.chosen = min(fitting, key=_rank, default=None)
+
+    def pareto(self, budget: int) -> list[Tried]:
+        """Those that fit and that no other beats in both memory and speed; the fastest first."""
+        fitting = [one for one in self.tried if one.needs <= budget]
+        fitting.sort(key=_rank)
+        kept: list[Tried] = []
+        for one in fitting:
+            if not kept or one.needs < kept[-1].needs:
+                kept.append(one)
+        return kept
+
+
+class Search:
+    def __init__(self, tries: Asking, vary: Sequence[Variable], levers: Sequence[str]) -> None:
+        self._tries = tries
+        self._vary = list(vary)
+        self._levers = set(levers)
+        self._tried: dict[str, Tried] = {}
+
+    def run(self, budget: int) -> Outcome:
+        points = list(_points(self._vary))
+        base = Plan(arguments=points[0])
+        found, first = self._tries.probe_and_ask(base)
+        self._add([first])
+        free, costly = self._levers_alone(base, first, found)
+        self._ask(self._ladders(points, free, costly, found))
+        tried = list(self._tried.values())
+        fitting = [one for one in tried if one.needs <= budget]
+        return Outcome(first, min(fitting, key=_rank, default=None), tried)
+
+    def _ask(self, plans: Sequence[Plan]) -> None:
+        self._add([one for one in self._tries.ask(plans) if one is not None])
+
+    def _add(self, tried: Sequence[Tried]) -> None:
+        for one in tried:
+            self._tried.setdefault(one.plan.dumps(), one)
+
+    def _levers_alone(
+        self, base: Plan, first: Tried, found: Found
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Levers that save and cost nothing, together; and those that save at a price."""
+        alone = [
+            (lever.key, value)
+            for lever in LEVERS
+            if lever.key in self._levers
+            for value in lever.tries(found.facts)
+        ]
+        answers = self._tries.ask([replace(base, levers={key: value}) for key, value in alone])
+        free: dict[str, Any] = {}
+        best: dict[str, Tried] = {}
+        costly: list[dict[str, Any]] = []
+        for (key, value), one in zip(alone, answers, strict=True):
+            if one is None:
+                continue
+            self._add([one])
+            if not _is_free(one, first):
+                if one.reserved <= first.reserved * _SAVES:
+                    costly.append({key: value})
+            elif key not in best or _rank(one) < _rank(best[key]):
+                best[key], free[key] = one, value
+        return free, costly
+
+    def _ladders(
+        self,
+        points: list[dict[str, int]],
+        free: dict[str, Any],
+        costly: list[dict[str, Any]],
+        found: Found,
+    ) -> list[Plan]:
+        rungs = _RUNGS if len(points) == 1 else _FEW_RUNGS
+        ladders = [_ladder(found, rungs, 0.0), _ladder(found, 2, 0.0)]
+        ladders.append(_ladder(found, 2, found.pcie_gbps)[:2])
+        if ACTIVATIONS not in self._levers:
+            ladders = [[Plan()], [Plan()], []]
+        main, short, offloading = ladders
+        main = [*main, *_ladder(found, rungs // 2, 0.0, whole=True)] if len(main) > 1 else main
+        plans = []
+        for point in points:
+            plans += [replace(rung, levers=free, arguments=point) for rung in (*main, *offloading)]
+            for levers in _with_each(free, costly):
+                plans += [replace(rung, levers=levers, arguments=point) for rung in short]
+        return plans
+
+
+def _points(vary: Sequence[Variable]) -> Iterator[dict[str, int]]:
+    """Values of the script's own arguments."""
+    names = [variable.name for variable in vary]
+    for values in itertools.product(*map(_spread, vary)):
+        yield dict(zip(names, values, strict=True))
+
+
+def _spread(variable: Variable) -> list[int]:
+    """A range in steps of at most a half: 1, 2, 3, 4, 6, 8, 12, 16, ..."""
+    if not variable.is_range:
+        return list(variable.values)
+    low, high = variable.values[0], variable.values[-1]
+    values, power = {low, high}, 1
+    while power <= high:
+        values |= {value for value in (power, power + power // 2) if low <= value <= high}
+        power *= 2
+    return sorted(values)
+
+
+def _ladder(found: Found, rungs: int, pcie_gbps: float, whole: bool = False) -> list[Plan]:
+    """Plans of checkpointing alone, from the least memory to none."""
+    layers = Layers(found.kinds, pcie_gbps, whole)
+    if not layers.can_save or (pcie_gbps and not layers.offloads):
+        return [] if pcie_gbps else [Plan()]
+    made = [layers.plan(rung / rungs) for rung in range(rungs)]
+    return [Plan(found.model, entries) for entries in made if entries] + [Plan()]
+
+
+def _is_free(one: Tried, base: Tried) -> bool:
+    """It saves or is faster, and costs nothing."""
+    if one.step_ms > base.step_ms * _FREE or one.reserved > base.reserved:
+        return False
+    return one.reserved <= base.reserved * _SAVES or one.step_ms < base.step_ms / _FREE
+
+
+def _with_each(free: dict[str, Any], costly: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for one in costly:
+        both = {**free, **one}
+        if both.get("optimizer.in_backward") and both.get("optimizer.state") == "host":
+            del both["optimizer.in_backward" if "optimizer.state" in one else "optimizer.state"]
+        yield both
+
+
+def _rank(one: Tried) -> tuple[Any, ...]:
+    """Faster first; of those as fast the one that changes less, then the one that needs less."""
+    speed = round(math.log(max(one.throughput, 1e-9)) / _ALIKE)
+    plan = one.plan
+    touched = sum(len(entry.modules) for entry in plan.activations)
+    return -speed, len(plan.levers) + bool(plan.activations), one.needs, touched, plan.dumps()

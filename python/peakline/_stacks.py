@@ -1,0 +1,34 @@
+"""Which allocations are recorded with the lines of Python that asked for them."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from typing import Any, Literal, get_args
+
+import torch
+
+Stacks = Literal["all", "large", "off"]
+
+_LARGE = 1 << 20
+_FROM_BYTES: dict[str, int | None] = {"all": 0, "large": _LARGE, "off": None}
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def check(stacks: str) -> None:
+    if stacks not in _FROM_BYTES:
+        known = ", ".join(f'"{name}"' for name in get_args(Stacks))
+        raise ValueError(f"stacks={stacks!r}: choose one of {known}")
+
+
+def session_arguments(stacks: str, source: bool) -> tuple[int | None, bool, list[str], list[str]]:
+    """From how many bytes on, with the lines' text or not, folded folders, folders left out."""
+    torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
+    # torch's comes first: it counts as a library wherever it lies.
+    library = [torch_folder, *dict.fromkeys(_stdlib())]
+    return _FROM_BYTES[stacks], source, library, [_HERE]
+
+
+def _stdlib() -> list[str]:
+    paths: dict[str, Any] = sysconfig.get_paths()
+    return [paths["stdlib"], paths["platstdlib"], os.path.dirname(os.path.abspath(os.__file__))]

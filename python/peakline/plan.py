@@ -1,0 +1,140 @@
+"""`peakline.plan`: what to change so that training fits a GPU, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from peakline import _C
+from peakline._plan import document
+from peakline._plan.document import Plan
+
+_NONE_FITS = 3
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What was found. `plan` goes to `peakline.checkpoint`; None when nothing fits."""
+
+    plan: Plan | None
+    fits: bool
+    peak_reserved: int  # of the plan, or of the smallest one when none fits
+    step_ms: float
+    throughput: float
+    plans: list[dict[str, Any]] = field(repr=False)  # all that were estimated, as in the JSON
+    floor: int = 0  # the least that any of them reserves
+    short_by: int = 0  # bytes that are missing
+    cannot: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan, for `peakline estimate --plan` and `peakline.checkpoint`."""
+        if self.plan is None:
+            raise ValueError(f"no plan fits: {_C.format_size(self.short_by)} are missing")
+        document.write(self.plan, path)
+
+    def __str__(self) -> str:
+        size = _C.format_size(self.peak_reserved)
+        if self.plan is None:
+            return f"nothing fits: {_C.format_size(self.short_by)} short of {size}"
+        changes = "; ".join(self.plan.changes()) or "as it is"
+        return f"{changes}: {size} reserved, {self.step_ms:.1f} ms a step"
+
+
+def plan(
+    train: Callable[..., Any] | str | os.PathLike[str],
+    memory: int | str | None = None,
+    *,
+    vary: Mapping[str, Sequence[int]] | None = None,
+    args: Sequence[str] = (),
+    gpu: str | os.PathLike[str] = "h200",
+    levers: Sequence[str] | None = None,
+    margin: float = 0.0,
+    jobs: int | None = None,
+) -> Planned:
+    """The fastest change that brings `train` under `memory` on `gpu`.
+
+    `train` is the path of a script, which gets `args`, or a function that builds model and
+    optimizer and trains three steps; it is called once for each plan, on a virtual GPU of its own.
+    `vary` names arguments that may be changed, too: {"batch": range(1, 65)} or {"batch": [8, 16]}.
+    `levers`: change these alone. `margin=0.05` keeps 5% free. `jobs` is for scripts.
+    """
+    if not 0 <= margin < 1:
+        raise ValueError(f"margin is a share from 0 to 1, and {margin} was given")
+    limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+    if callable(train):
+        return _of_function(train, limit, vary or {}, gpu, levers, margin)
+    words = [os.fspath(train), "--gpu", os.fspath(gpu), "--margin", f"{100 * margin}%"]
+    words += [] if limit is None else ["--memory", str(limit)]
+    words += [] if levers is None else ["--levers", ",".join(levers)]
+    words += [] if jobs is None else ["--jobs", str(jobs)]
+    for name, values in (vary or {}).items():
+        words += ["--vary", f"{name}={_written(values)}"]
+    return _of_script([*words, "--json", "-", "--", *args])
+
+
+def _written(values: Sequence[int]) -> str:
+    if isinstance(values, range) and values.step == 1 and values:
+        return f"{values[0]}..{values[-1]}"
+    return ",".join(map(str, values))
+
+
+def _of_script(words: list[str]) -> Planned:
+    command = [sys.executable, "-m", "peakline._plan_script", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, _NONE_FITS):
+        said = [line for line in done.stderr.splitlines() if line.startswith("peakline: ")]
+        raise ValueError((said or [done.stderr.strip()])[-1].removeprefix("peakline: "))
+    answer = json.loads(done.stdout)
+    chosen = None if answer["chosen"] is None else answer["plans"][answer["chosen"]]
+    return _planned(answer, chosen)
+
+
+def _planned(answer: dict[str, Any], chosen: dict[str, Any] | None) -> Planned:
+    plans = answer["plans"]
+    shown = chosen or min(plans, key=lambda one: int(one["peak_reserved"]))
+    return Planned(
+        None if chosen is None else document.parse(chosen["plan"]),
+        chosen is not None,
+        shown["peak_reserved"],
+        shown["step_ms"],
+        shown["throughput"],
+        plans,
+        answer["floor"],
+        answer["short_by"],
+        answer["cannot"],
+    )
+
+
+def _of_function(
+    train: Callable[..., Any],
+    memory: int | None,
+    vary: Mapping[str, Sequence[int]],
+    gpu: str | os.PathLike[str],
+    levers: Sequence[str] | None,
+    margin: float,
+) -> Planned:
+    from peakline._fit.tries import usual_memory
+    from peakline._fit.variables import Variable
+    from peakline._plan.answer import plans_of
+    from peakline._plan.arguments import known_levers, usual_levers
+    from peakline._plan.in_process import FunctionTries
+    from peakline._plan.search import Search
+
+    for name in levers or ():
+        if name not in known_levers():
+            raise ValueError(f"there is no lever '{name}'; known: {', '.join(known_levers())}")
+    budget = int((usual_memory(os.fspath(gpu)) if memory is None else memory) * (1 - margin))
+    tries = FunctionTries(train, gpu)
+    variables = [
+        Variable(name, values if isinstance(values, range) else sorted(values))
+        for name, values in vary.items()
+    ]
+    outcome = Search(tries, variables, levers or usual_levers()).run(budget)
+    answer = plans_of(outcome, None, budget, tries.dropped)
+    chosen = None if answer["chosen"] is None else answer["plans"][answer["chosen"]]
+    return _planned(answer, chosen)

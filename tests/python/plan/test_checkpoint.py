@@ -1,0 +1,225 @@
+"""`peakline.checkpoint` in real training on the CPU: the same losses, and only what was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import peakline
+
+
+class OneOp(nn.Module):
+    """Dropout as a GPU has it, in one op; nn.Dropout on a CPU draws in place."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.native_dropout(x, 0.3, self.training)[0]
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, dropout: type[nn.Module]) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, 2 * width)
+        self.drop = dropout()
+        self.down = nn.Linear(2 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(self.down(self.drop(torch.nn.functional.gelu(self.up(x)))))
+
+
+class Model(nn.Module):
+    def __init__(self, layers: int = 4, width: int = 32, one_op: bool = False) -> None:
+        super().__init__()
+        dropout = OneOp if one_op else nn.Dropout
+        self.layers = nn.ModuleList(Block(width, dropout) for _ in range(layers))
+        self.head = nn.Linear(width, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+ALL = {"modules": ["layers.{0..3}"]}
+PLANS: dict[str, list[dict[str, Any]]] = {
+    "recompute": [{**ALL, "policy": "recompute"}],
+    "two of four": [{"modules": ["layers.0", "layers.2"], "policy": "recompute"}],
+    "keep products": [{**ALL, "policy": "selective", "keep": {"aten.addmm.default": "all"}}],
+    "keep one call": [{**ALL, "policy": "selective", "keep": {"aten.addmm.default": [0]}}],
+    "offload one call": [
+        {
+            **ALL,
+            "policy": "selective",
+            "keep": {"aten.addmm.default": [1]},
+            "offload": {"aten.addmm.default": [0]},
+        }
+    ],
+    "offload": [{**ALL, "policy": "offload"}],
+}
+
+
+@pytest.fixture(autouse=True)
+def _deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch._dynamo.reset()
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of tests are small; offloading leaves small tensors where they are."""
+    monkeypatch.setattr("peakline._plan.offload._SMALLEST", 1)
+
+
+def losses(
+    plan: dict[str, Any] | None,
+    compiled: str = "",
+    optimizer: Callable[..., Any] = torch.optim.AdamW,
+    give_optimizer: bool = False,
+    one_op: bool = False,
+) -> list[float]:
+    torch.manual_seed(7)
+    model = Model(one_op=one_op)
+    stepping = optimizer(model.parameters(), lr=1e-2)
+    if plan is not None:
+        peakline.checkpoint(model, plan, stepping if give_optimizer else None)
+    run: Any = torch.compile(model, backend=compiled) if compiled else model
+    found = []
+    for step in range(4):
+        torch.manual_seed(100 + step)
+        loss = run(torch.randn(16, 32)).pow(2).mean()
+        loss.backward()
+        stepping.step()
+        stepping.zero_grad()
+        found.append(loss.item())
+    return found
+
+
+def planned(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"schema_version": 1, "model": "Model", "activations": entries}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_losses_with_dropout_are_those_of_plain_training(name: str) -> None:
+    assert losses(planned(PLANS[name])) == losses(None)
+
+
+@pytest.mark.parametrize("name", ["recompute", "keep products", "keep one call"])
+def test_compiled_losses_with_dropout_are_those_of_plain_compiled_training(name: str) -> None:
+    torch._dynamo.reset()
+    plain = losses(None, "aot_eager")
+    torch._dynamo.reset()
+    assert losses(planned(PLANS[name]), "aot_eager") == pytest.approx(plain, rel=1e-6)
+
+
+class Count(TorchDispatchMode):
+    """How often an op ran."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self._op, self.calls = op, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += func is self._op
+        return func(*args, **(kwargs or {}))
+
+
+def products_in_backward(plan: dict[str, Any] | None) -> int:
+    model = Model()
+    if plan is not None:
+        peakline.checkpoint(model, plan)
+    loss = model(torch.randn(16, 32)).sum()
+    with Count(torch.ops.aten.addmm.default) as count:
+        loss.backward()
+    return count.calls
+
+
+def test_what_is_kept_is_not_computed_again() -> None:
+    """A recomputation ends before the last product, whose result backward does not need."""
+    assert products_in_backward(None) == 0
+    assert products_in_backward(planned(PLANS["recompute"])) == 8
+    assert products_in_backward(planned(PLANS["keep products"])) == 0
+    assert products_in_backward(planned(PLANS["keep one call"])) == 4
+    assert products_in_backward(planned(PLANS["offload one call"])) == 0
+    assert products_in_backward(planned(PLANS["offload"])) == 0
+
+
+def test_random_ops_are_kept_when_all_of_them_are() -> None:
+    entry = {**ALL, "policy": "selective", "keep": {"aten.native_dropout.default": "all"}}
+    assert losses(planned([entry]), one_op=True) == losses(None, one_op=True)
+
+
+def test_ops_that_draw_random_numbers_go_together() -> None:
+    """One kept and one recomputed would draw the other's numbers."""
+    model = Model(one_op=True)
+    entry = {**ALL, "policy": "selective", "keep": {"aten.native_dropout.default": [0]}}
+    peakline.checkpoint(model, planned([entry]))
+    with pytest.raises(RuntimeError, match="kept together or recomputed together"):
+        model(torch.randn(16, 32))
+
+
+def test_modules_keep_their_names_and_classes_and_evaluation_is_plain() -> None:
+    model = Model()
+    keys = list(model.state_dict())
+    assert peakline.checkpoint(model, planned(PLANS["recompute"])) is model
+    assert list(model.state_dict()) == keys
+    assert type(model.layers[0]) is Block
+    with torch.no_grad():
+        assert not model(torch.randn(2, 32)).requires_grad
+
+
+@pytest.mark.parametrize(
+    "levers",
+    [{"in_backward": True}, {"state": "host"}, {"implementation": "single"}],
+    ids=["in backward", "state on the host", "single"],
+)
+def test_optimizers_of_a_plan_train_the_same(levers: dict[str, Any]) -> None:
+    plan = {"schema_version": 1, "optimizer": levers}
+    assert losses(plan, give_optimizer=True) == pytest.approx(losses(None), rel=1e-5)
+
+
+def test_gradients_are_gone_after_each_parameter_when_the_optimizer_is_in_backward() -> None:
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters())
+    peakline.checkpoint(model, {"schema_version": 1, "optimizer": {"in_backward": True}}, optimizer)
+    model(torch.randn(4, 32)).sum().backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert len(optimizer.state) == len(list(model.parameters()))
+    assert "exp_avg" in optimizer.state_dict()["state"][0]
+
+
+def test_accumulating_gradients_is_refused_when_the_optimizer_is_in_backward() -> None:
+    model = Model()
+    optimizer = torch.optim.AdamW(model.parameters())
+    peakline.checkpoint(model, {"schema_version": 1, "optimizer": {"in_backward": True}}, optimizer)
+    model(torch.randn(4, 32)).sum().backward()
+    with pytest.raises(RuntimeError, match="several backwards for one step"):
+        model(torch.randn(4, 32)).sum().backward()
+
+
+def test_a_module_that_is_not_there_is_named_and_nothing_is_changed() -> None:
+    model = Model()
+    entries = [{"modules": ["layers.{0..4}"], "policy": "recompute"}]
+    with pytest.raises(ValueError, match=r"Model has no module layers.4.* did you mean layers.\d"):
+        peakline.checkpoint(model, planned(entries))
+    assert "forward" not in vars(model.layers[0])
+
+
+def test_a_model_is_planned_once() -> None:
+    model = peakline.checkpoint(Model(), planned(PLANS["recompute"]))
+    with pytest.raises(ValueError, match=r"layers.0 has been planned before"):
+        peakline.checkpoint(model, planned(PLANS["recompute"]))
+
+
+def test_an_optimizer_that_has_no_such_implementation_leaves_the_model_plain() -> None:
+    model = Model()
+    optimizer = torch.optim.LBFGS(model.parameters())
+    plan = {**planned(PLANS["recompute"]), "optimizer": {"implementation": "fused"}}
+    with pytest.raises(ValueError, match="LBFGS has no 'fused'"):
+        peakline.checkpoint(model, plan, optimizer)
+    assert "forward" not in vars(model.layers[0])

@@ -1,0 +1,96 @@
+"""The page about the moment memory ran out."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import peakline
+
+
+def fill(device: str) -> None:
+    blocks = []
+    while True:
+        blocks.append(torch.ones(1 << 24, device=device))  # 64 MiB
+
+
+def explained(tmp_path, run_it, **options) -> str:
+    path = tmp_path / "oom.html"
+    with (
+        peakline.virtual_gpu(memory="512MiB", **options),
+        pytest.raises(torch.OutOfMemoryError),
+        peakline.explain_oom(path),
+    ):
+        run_it("cuda")
+    return path.read_text()
+
+
+def test_the_page_names_the_line_that_asked_and_what_was_alive(tmp_path, capsys):
+    page = explained(tmp_path, fill)
+    assert "64.00 MiB" in page
+    assert "blocks.append(torch.ones(1 &lt;&lt; 24, device=device))" in page
+    assert "fill(): blocks[" in page
+    assert "512.0 MiB" in page
+    assert "explains it" in capsys.readouterr().err
+    assert "<script" not in page
+
+
+def test_no_setting_is_advised_where_none_helps(tmp_path):
+    assert "No other setting of the allocator lets this allocation pass" in explained(
+        tmp_path, fill
+    )
+
+
+def eight(device: str) -> None:
+    blocks = [torch.ones(1 << 24, device=device) for _ in range(8)]  # as much as there is
+    del blocks
+
+
+def test_what_helps_is_tried_before_it_is_said_and_nothing_that_is_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    page = explained(tmp_path, eight)
+    assert "Without the settings of PYTORCH_CUDA_ALLOC_CONF this allocation passes." in page
+    assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets" not in page
+    # Followed, it does.
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
+    with peakline.virtual_gpu(memory="512MiB"):
+        eight("cuda")
+
+
+def test_nothing_is_written_when_nothing_happens(tmp_path):
+    path = tmp_path / "oom.html"
+    with peakline.explain_oom(path):
+        torch.ones(10)
+    with pytest.raises(KeyError), peakline.explain_oom(path):
+        raise KeyError("another error")
+    assert not path.exists()
+    with peakline.track():  # nothing is left running
+        pass
+
+
+def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkeypatch):
+    def broken(run, message):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(sys.modules["peakline.explain_oom"], "gather", broken)
+    with (
+        peakline.virtual_gpu(memory="512MiB"),
+        pytest.warns(UserWarning, match="could not explain it"),
+        pytest.raises(torch.OutOfMemoryError),
+        peakline.explain_oom(tmp_path / "a.html"),
+    ):
+        fill("cuda")
+
+
+def test_run_takes_it_as_a_flag_and_says_when_there_is_nothing_to_explain(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch\nraise torch.OutOfMemoryError('made up')\n")
+    page = tmp_path / "oom.html"
+    out = tmp_path / "run.peak"
+    command = [sys.executable, "-m", "peakline", "run", str(script), "-o", str(out)]
+    done = subprocess.run([*command, "--on-oom", str(page)], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "OutOfMemoryError: made up" in done.stderr
+    assert "peakline could not explain it" in done.stderr
+    assert not page.exists()

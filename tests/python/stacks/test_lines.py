@@ -1,0 +1,151 @@
+"""Which line of the program allocated what."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import site_program
+import torch
+
+import peakline
+from peakline.run import LineUse, Run
+
+BYTES = site_program.UNIT * 4
+
+
+def run_program(text: str, path: Path, device: str) -> None:
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), {"DEVICE": device, "__name__": "sites"})
+
+
+def own_lines(run: Run, path: Path, device: str) -> list[LineUse]:
+    return [row for row in run.lines(device=device) if row.place.file == str(path)]
+
+
+def tracked(path: Path, text: str) -> list[LineUse]:
+    with peakline.track(stacks="all") as run:
+        run_program(text, path, "cpu")
+    return own_lines(run, path, "cpu")
+
+
+def estimated(path: Path, text: str) -> list[LineUse]:
+    with peakline.virtual_gpu() as run:
+        run_program(text, path, "cuda")
+    return own_lines(run, path, "cuda:0")
+
+
+@pytest.mark.parametrize("watch", [tracked, estimated])
+def test_a_hundred_places_are_each_found_by_their_line(tmp_path, watch):
+    program = site_program.write()
+    assert len(program.sites) == 100
+    rows = watch(tmp_path / "sites.py", program.text)
+    by_line = {row.place.line: row for row in rows if row.called_from is None}
+    missed = {
+        n: line
+        for n, line in program.sites.items()
+        if line not in by_line or by_line[line].largest != n * BYTES
+    }
+    assert not missed
+    for line, row in by_line.items():
+        assert row.place.text, line
+        assert program.lines[line - 1].strip().startswith(row.place.text)
+    for n in program.recomputed:  # in forward, and once more in backward
+        assert by_line[program.sites[n]].allocations == 2
+
+
+@pytest.mark.parametrize("watch", [tracked, estimated])
+def test_what_backward_allocates_goes_to_the_forward_line(tmp_path, watch):
+    program = site_program.write()
+    rows = watch(tmp_path / "sites.py", program.text)
+    found = {row.place.line: row for row in rows if row.called_from is not None}
+    missed = {
+        n: line
+        for n, line in program.backward.items()
+        if line not in found or found[line].largest != n * BYTES
+    }
+    assert not missed
+    assert {row.called_from.line for row in found.values()} == {program.backward_line}
+
+
+def test_only_large_blocks_have_lines_by_default():
+    with peakline.track() as run:
+        small = torch.ones(1000)
+        large = torch.ones(1 << 18)  # 1 MiB
+    here = [row for row in run.lines() if row.place.file == __file__]
+    assert [row.largest for row in here] == [1 << 20]
+    assert here[0].place.text.startswith("large = ")
+    del small, large
+
+
+def test_off_leaves_them_out():
+    with peakline.track(stacks="off") as run:
+        torch.ones(1 << 20)
+    assert run.lines() == []
+
+
+def test_another_word_is_refused_in_one_sentence():
+    with pytest.raises(ValueError, match="stacks='some': choose one of"):
+        peakline.track(stacks="some")
+
+
+def make_model() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64))
+
+
+def train(model, steps: int) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        loss = model(torch.ones(256, 64)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_steps_that_repeat_have_the_lines_of_the_first(tmp_path):
+    model = make_model()
+    with peakline.track(model, stacks="all") as run:
+        train(model, 3)
+    few = {(row.place, row.called_from): row.allocations for row in run.lines()}
+    with peakline.track(model, stacks="all") as run:
+        train(model, 13)
+    many = {(row.place, row.called_from): row.allocations for row in run.lines()}
+    assert few.keys() == many.keys()
+    for key, count in few.items():
+        per_step = (many[key] - count) / 10
+        assert per_step == int(per_step), key
+
+
+def test_the_recording_keeps_no_text_when_told(tmp_path):
+    script = tmp_path / "secret_script.py"
+    script.write_text("import torch\nkept = torch.ones(1 << 19)  # a secret\n")
+    for flag in ([], ["--no-source"]):
+        out = tmp_path / f"{len(flag)}.peak"
+        command = [sys.executable, "-m", "peakline", "run", str(script), "-o", str(out), *flag]
+        subprocess.run(command, check=True, capture_output=True)
+        (row,) = [row for row in peakline.load(out).lines() if row.place.file == str(script)]
+        assert row.place.line == 2
+        assert ("secret" in row.place.text) == (not flag)
+
+
+def test_recordings_with_stacks_are_at_most_half_as_large_again(tmp_path):
+    sizes = {}
+    for stacks in ("off", "all"):
+        model = make_model()
+        with peakline.track(model, stacks=stacks) as run:
+            train(model, 300)
+        run.save(tmp_path / stacks)
+        sizes[stacks] = (tmp_path / stacks).stat().st_size
+    assert sizes["all"] <= 1.5 * sizes["off"], sizes
+
+
+def test_json_has_the_lines(tmp_path):
+    with peakline.track(stacks="all") as run:
+        kept = torch.ones(1 << 18)
+    rows = json.loads(run.to_json())["lines"]
+    (row,) = [row for row in rows if row["file"] == __file__]
+    assert row["function"] == "test_json_has_the_lines"
+    assert row["at_peak"] == 1 << 20
+    assert row["by_category"] == {"Other": 1 << 20} or sum(row["by_category"].values()) == 1 << 20
+    del kept

@@ -1,0 +1,181 @@
+"""`peakline plan`, on a script that tests write. All searches share what is remembered."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from estimate_support import Done, write
+
+TRAIN = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=4096)
+    parser.add_argument("--fail", action="store_true")
+    args = parser.parse_args()
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.down = nn.Linear(512, 2048), nn.Linear(2048, 512)
+
+        def forward(self, x):
+            return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(Block() for _ in range(6))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    if args.fail:
+        raise SystemExit("no such data")
+    model = Model().cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(10):
+        model(torch.randn(args.rows, 512, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+MIB = 2**20
+
+
+class Shell:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        write(folder, "train.py", TRAIN)
+
+    def run(self, *args: str, command: str = "_plan_script") -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", f"peakline.{command}", *args],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def plan(self, memory: int, *more: str) -> dict[str, Any]:
+        done = self.run("train.py", "--memory", str(memory), "--json", "-", *more)
+        assert done.returncode in (0, 3), done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (0 if found["fits"] else 3)
+        return found
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(tmp_path_factory.mktemp("plan"))
+
+
+@pytest.fixture(scope="module")
+def base(shell: Shell) -> dict[str, Any]:
+    return shell.plan(64 << 30)
+
+
+def test_a_script_that_fits_still_hears_what_is_faster(base: dict[str, Any]) -> None:
+    assert base["fits"]
+    assert base["short_by"] == 0
+    assert base["plans"][0]["fits"]
+    speeds = [one["throughput"] for one in base["plans"] if one["fits"]]
+    assert base["plans"][base["chosen"]]["throughput"] >= max(speeds) * 0.99
+    kinds = {change for one in base["plans"] for change in one["changes"]}
+    assert {"fused optimizer", "optimizer in backward", "optimizer state on the host"} <= kinds
+    assert any(change.startswith("recompute layers.{0..5}") for change in kinds)
+
+
+def test_a_smaller_budget_never_gives_a_higher_peak(shell: Shell, base: dict[str, Any]) -> None:
+    peaks = sorted({one["peak_reserved"] for one in base["plans"]})
+    before = 0
+    for budget in [base["floor"] - MIB, base["floor"], *peaks[5 :: max(1, len(peaks) // 4)]]:
+        found = shell.plan(budget)
+        assert found["remembered"] == len(base["plans"]) + len(base["cannot"])
+        if budget < base["floor"]:
+            assert not found["fits"]
+            assert found["chosen"] is None
+            assert (found["floor"], found["short_by"]) == (base["floor"], MIB)
+            continue
+        chosen = found["plans"][found["chosen"]]
+        assert before <= chosen["peak_reserved"] <= budget
+        assert found["peak_reserved"] <= budget  # seen again, under the limit
+        assert found["oom"] is None
+        before = chosen["peak_reserved"]
+
+
+def test_the_chosen_plan_is_written_and_estimates_to_the_same(
+    shell: Shell, base: dict[str, Any]
+) -> None:
+    on_gpu = [one for one in base["plans"] if "optimizer state on the host" not in one["changes"]]
+    plain = [one["peak_reserved"] for one in on_gpu if "activations" not in one["plan"]]
+    middle = min(plain) - MIB
+    done = shell.run("train.py", "--memory", f"{middle}", "-o", "p.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"It fits {middle / MIB:.1f} MiB on NVIDIA H200 with: ")
+    assert 'peakline.checkpoint(model, "p.json"' in done.stdout
+    assert "not measurements" in done.stdout
+    plan = json.loads((shell.folder / "p.json").read_text())
+    flags = ["train.py", "--memory", str(middle), "--plan", "p.json", "--json", "-"]
+    again = shell.run(*flags, command="_estimate_script")
+    assert again.returncode == 0, again.stderr
+    answer = json.loads(again.stdout)
+    assert answer["peak_reserved"] <= middle
+    assert plan["about"]["peak_reserved"] <= middle
+    assert answer["step_ms"] == pytest.approx(plan["about"]["step_ms"], rel=1e-3)
+
+
+def test_nothing_fits_says_by_how_much_and_the_floor(shell: Shell, base: dict[str, Any]) -> None:
+    done = shell.run("train.py", "--memory", "64MiB", "-o", "none.json")
+    assert done.returncode == 3
+    assert done.stdout.startswith("Nothing fits 64.00 MiB on NVIDIA H200: it is ")
+    assert "The least that was found needs" in done.stdout
+    assert not (shell.folder / "none.json").exists()
+
+
+def test_arguments_of_the_script_vary(shell: Shell) -> None:
+    found = shell.plan(
+        400 * MIB, "--levers", "optimizer.implementation", "--vary", "rows=512..2048"
+    )
+    rows = {one["plan"]["arguments"]["rows"] for one in found["plans"]}
+    assert rows == {512, 768, 1024, 1536, 2048}
+    chosen = found["plans"][found["chosen"]]
+    fitting = [one for one in found["plans"] if one["fits"]]
+    assert chosen["throughput"] >= 0.99 * max(one["throughput"] for one in fitting)
+    assert chosen["command"].endswith("--memory 400MiB --plan plan.json")
+
+
+def test_a_script_that_fails_is_shown_to_fail(shell: Shell) -> None:
+    done = shell.run("train.py", "--memory", "1GiB", "--", "--fail")
+    assert done.returncode == 1
+    assert "no such data" in done.stderr
+    assert done.stderr.endswith("peakline: the script failed, so nothing can be planned\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["train.py", "--levers", "magic"], "there is no lever 'magic'"),
+        (["train.py", "--on", "slurm"], "--on takes dask:ADDRESS or ray"),
+        (["train.py", "--jobs", "0"], "--jobs takes a number from 1"),
+        (["train.py", "--memory", "24"], "did you mean 24GiB?"),
+        (["train.py", "--vary", "rows=a"], "takes NAME=A..B"),
+        (["train.py", "--curve", "rows=1,2"], "are for `estimate`"),
+        ([], "give either a script or -m MODULE"),
+    ],
+)
+def test_bad_usage_is_one_sentence(shell: Shell, flags: list[str], sentence: str) -> None:
+    done = shell.run(*flags)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,86 @@
+"""`peakline.plan` of a function, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import peakline
+
+MIB = 2**20
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.nn.functional.gelu(self.up(x)))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def train(rows: int = 4096) -> None:
+    model = Model().cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.randn(rows, 256, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def test_a_smaller_budget_never_gives_a_higher_peak_and_what_is_planned_can_be_applied(
+    tmp_path: Path,
+) -> None:
+    levers = ["activations", "optimizer.implementation"]
+    whole = peakline.plan(train, memory="8GiB", levers=levers)
+    assert whole.fits
+    peaks = sorted({one["peak_reserved"] for one in whole.plans})
+    middle, smallest = (
+        peakline.plan(train, memory=budget, levers=levers)
+        for budget in (peaks[len(peaks) // 2], peaks[0])
+    )
+    assert smallest.peak_reserved == peaks[0] <= middle.peak_reserved <= peaks[len(peaks) // 2]
+    smallest.save(tmp_path / "p.json")
+    model = peakline.checkpoint(Model(), tmp_path / "p.json")
+    assert any("forward" in vars(layer) for layer in model.layers)
+
+
+def test_nothing_fits_says_the_floor_and_saves_no_plan(tmp_path: Path) -> None:
+    found = peakline.plan(train, memory=MIB, levers=["optimizer.implementation"])
+    assert found.plan is None
+    assert not found.fits
+    assert found.floor == min(one["peak_reserved"] for one in found.plans)
+    assert found.short_by == found.floor - MIB
+    with pytest.raises(ValueError, match="no plan fits"):
+        found.save(tmp_path / "p.json")
+
+
+def test_arguments_of_the_function_vary() -> None:
+    found = peakline.plan(
+        train, memory="4GiB", vary={"rows": [256, 4096]}, levers=["optimizer.implementation"]
+    )
+    assert found.plan is not None
+    assert found.plan.arguments == {"rows": 4096}  # more samples a second
+
+
+def test_what_cannot_be_is_said() -> None:
+    with pytest.raises(ValueError, match="there is no lever 'magic'"):
+        peakline.plan(train, levers=["magic"])
+    with pytest.raises(ValueError, match="margin"):
+        peakline.plan(train, margin=2.0)
+    with pytest.raises(ValueError, match=r"cannot read 'nowhere.py'|no such"):
+        peakline.plan("nowhere.py", memory="1GiB")
