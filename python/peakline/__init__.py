@@ -12,20 +12,23 @@ def _is_the_program() -> bool:
 
 if TYPE_CHECKING or not _is_the_program():
     from peakline import _torch_check as _torch_check
-    from peakline._C import version as __version__
-    from peakline.checkpoint import checkpoint
-    from peakline.explain_oom import explain_oom
-    from peakline.export import export
-    from peakline.fit import fit
-    from peakline.mem_tracker import MemTracker
-    from peakline.memory_tracker import MemoryTracker
-    from peakline.mod_tracker import ModTracker
-    from peakline.plan import plan
-    from peakline.region import region
-    from peakline.run import Run, load
-    from peakline.simulate import simulate
-    from peakline.track import track
-    from peakline.virtual_gpu import virtual_gpu
+    from peakline._no_collection import no_collection as _no_collection
+
+    with _no_collection():
+        from peakline._C import version as __version__
+        from peakline.checkpoint import checkpoint
+        from peakline.explain_oom import explain_oom
+        from peakline.export import export
+        from peakline.fit import fit
+        from peakline.mem_tracker import MemTracker
+        from peakline.memory_tracker import MemoryTracker
+        from peakline.mod_tracker import ModTracker
+        from peakline.plan import plan
+        from peakline.region import region
+        from peakline.run import Run, load
+        from peakline.simulate import simulate
+        from peakline.track import track
+        from peakline.virtual_gpu import virtual_gpu
 
 if TYPE_CHECKING:
     from peakline.fsdp2_mem_tracker import FSDPMemTracker

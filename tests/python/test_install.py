@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import peakline
 from peakline import _torch_check
 
@@ -98,3 +100,16 @@ def test_its_import_brings_nothing_slow_that_torch_has_not_brought() -> None:
     assert roots <= {"peakline", "torch"}
     slow = ("torch._dynamo", "torch._inductor", "torch.distributed.", "torch.fx.experimental")
     assert [name for name in done if name.startswith(slow)] == []
+
+
+@pytest.mark.parametrize("switch", ["enable", "disable"])
+def test_its_import_hardly_collects_garbage_and_leaves_collecting_as_it_was(switch: str) -> None:
+    code = (
+        f"import gc, torch; seen = []; gc.collect(); gc.{switch}(); "
+        "gc.callbacks.append(lambda phase, info: seen.append(phase)); "
+        "import peakline; print(seen.count('start'), gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    collections, is_on = done.stdout.split()
+    assert int(collections) < 5  # of 700 new objects each; it makes more than 10,000
+    assert is_on == str(switch == "enable")
