@@ -173,6 +173,8 @@ def test_a_script_that_fails_is_shown_to_fail(shell: Shell) -> None:
         (["train.py", "--memory", "24"], "did you mean 24GiB?"),
         (["train.py", "--vary", "rows=a"], "takes NAME=A..B"),
         (["train.py", "--curve", "rows=1,2"], "are for `estimate`"),
+        (["train.py", "--vary", "rows=4..2"], "rows goes from 4 to 2, which is nothing"),
+        (["train.py", "--bogus"], "unrecognized arguments: --bogus"),
         ([], "give either a script or -m MODULE"),
     ],
 )
@@ -181,3 +183,12 @@ def test_bad_usage_is_one_sentence(shell: Shell, flags: list[str], sentence: str
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+    assert "example: peakline plan train.py" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [("nowhere.py", "there is no such file"), (".", "it is a folder")]
+)
+def test_a_script_that_cannot_be_read_is_named(shell: Shell, script: str, why: str) -> None:
+    done = shell.run(script, "--memory", "1GiB")
+    assert (done.returncode, done.stderr) == (2, f"peakline: cannot read '{script}': {why}\n")
