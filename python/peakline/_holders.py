@@ -8,8 +8,10 @@ function that is running, of a class.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
+import reprlib
 import sys
 import types
 from collections import deque
@@ -22,7 +24,9 @@ import torch
 _MOST_OBJECTS = 2_000  # at one distance from a tensor
 _MOST_LEVELS = 20
 _MOST_NODES = 200_000  # of autograd's graphs
+_MOST_PARTS = 6  # of a key
 _CLOSURE = "<closure "
+_OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itself
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -114,7 +118,7 @@ def _is_on(tensor: torch.Tensor, device: torch.device | None) -> bool:
 def _add_saved(
     found: dict[int, _Held], tensors: list[torch.Tensor], device: torch.device | None
 ) -> None:
-    """What autograd's graphs have saved, and no variable of Python's shows."""
+    """What autograd's graphs have saved: it may be that no variable of Python's leads to it."""
     known = {_storage_of(tensor) for tensor in tensors}
     met: set[Any] = set()
     for root in tensors:
@@ -123,11 +127,14 @@ def _add_saved(
         for node in _nodes(root.grad_fn, met):
             for tensor in _saved_in(node):
                 storage = _storage_of(tensor)
-                if storage is None or storage in known or not _is_on(tensor, device):
+                if storage is None or not _is_on(tensor, device):
                     continue
-                known.add(storage)
-                found[storage] = _Held(tensor)
-                found[storage].saved_by = (root, node.name())
+                if storage not in known:
+                    known.add(storage)
+                    found[storage] = _Held(tensor)
+                held = found.get(storage)
+                if held is not None and held.saved_by is None:
+                    held.saved_by = (root, node.name())
 
 
 def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
@@ -163,7 +170,7 @@ class _Search:
     """Finds ways from variables to objects, backwards."""
 
     def __init__(self, ours: set[int]) -> None:
-        self._frames = list(_running_frames())
+        self._frames = _running_frames()
         self._running = {id(frame) for frame in self._frames}
         self._locals = dict(self._variables())
         self._globals = {
@@ -178,7 +185,7 @@ class _Search:
         for frame in reversed(self._frames):
             if frame.f_locals is frame.f_globals:
                 continue
-            for name, value in frame.f_locals.items():
+            for name, value in _variables_of(frame):
                 yield id(value), f"{frame.f_code.co_qualname}(): {name}"
 
     def path_to(self, wanted: object) -> str:
@@ -238,6 +245,8 @@ class _Search:
         if isinstance(referrer, types.FrameType):
             # What running functions hold is known by their variables.
             return id(referrer) in self._running or _is_own_frame(referrer)
+        if isinstance(referrer, types.GeneratorType):
+            return referrer.gi_code.co_filename.startswith(_HERE)
         return False
 
 
@@ -262,13 +271,28 @@ def _hint(referrer: object, path: str) -> str:
     return type(referrer).__qualname__ + path if path.startswith(".") else ""
 
 
-def _running_frames() -> Iterator[types.FrameType]:
-    for frame in sys._current_frames().values():
-        at: types.FrameType | None = frame
+def _running_frames() -> list[types.FrameType]:
+    """Of the program. A frame of ours in a variable of its own would be a cycle, and keep all that
+    every function around it knows until the next collection."""
+    found: list[types.FrameType] = []
+    at: types.FrameType | None = None
+    for at in sys._current_frames().values():
         while at is not None:
             if not _is_own_frame(at):
-                yield at
+                found.append(at)
             at = at.f_back
+    return found
+
+
+def _variables_of(frame: types.FrameType) -> list[tuple[str, Any]]:
+    """Before Python 3.13 a function's frame makes a dict to answer this, and keeps it: what the
+    function deletes later would live on. So it is emptied, unless somebody else has it, too."""
+    variables = frame.f_locals
+    found = list(variables.items())
+    is_a_copy = frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict
+    if is_a_copy and sys.getrefcount(variables) <= _OWN_REFERENCES and sys.gettrace() is None:
+        variables.clear()
+    return found
 
 
 def _is_own_frame(frame: types.FrameType) -> bool:
@@ -306,10 +330,25 @@ def _step(referrer: Any, thing: object) -> str | None:
 def _key(referrer: dict[Any, Any], thing: object) -> str | None:
     for key, value in list(referrer.items()):
         if value is thing:
-            return f"[{key!r}]"
+            return f"[{_as_text(key)}]"
         if key is thing:
             return "[key]"
     return None
+
+
+def _as_text(key: object) -> str:
+    """Of plain values only: another object's own text may be long, and cost memory to make."""
+    if isinstance(key, torch.Tensor):
+        return f"{type(key).__name__} of {tuple(key.shape)}"
+    if isinstance(key, type):
+        return key.__qualname__
+    if type(key) is tuple and len(key) <= _MOST_PARTS:
+        return "(" + ", ".join(map(_as_text, key)) + ("," if len(key) == 1 else "") + ")"
+    if type(key) in (str, bytes):
+        return reprlib.repr(key)
+    if key is None or isinstance(key, (bool, int, float, torch.device, torch.dtype)):
+        return repr(key)
+    return type(key).__qualname__
 
 
 def _index(referrer: Iterable[Any], thing: object) -> str | None:
@@ -339,7 +378,7 @@ def _of_function(function: types.FunctionType, thing: object) -> str | None:
 
 def _of_frame(frame: types.FrameType, thing: object) -> str | None:
     """Of a function that is over, and kept by a traceback or a generator."""
-    for name, value in frame.f_locals.items():
+    for name, value in _variables_of(frame):
         if value is thing:
             return f" → {frame.f_code.co_qualname}(): {name}"
     return None

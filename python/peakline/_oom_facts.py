@@ -41,7 +41,7 @@ def gather(run: Run, message: str) -> OomFacts:
     answers = json.loads(run.to_json())
     failed = [one for one in [answers, *answers["devices"]] if one.get("failure")]
     if not failed:
-        raise ValueError("the recording saw no allocation fail")
+        raise ValueError("no allocation failed while it was tracked, so there is none to explain")
     found = failed[0]
     segments = _segments(found["device"])
     limit = found["memory_limit"] or _limit(found["device"])

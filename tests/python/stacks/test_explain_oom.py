@@ -69,28 +69,42 @@ def test_nothing_is_written_when_nothing_happens(tmp_path):
         pass
 
 
-def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("error")  # a warning must not take the place of the program's error
+def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkeypatch, capsys):
     def broken(run, message):
         raise RuntimeError("no")
 
     monkeypatch.setattr(sys.modules["peakline.explain_oom"], "gather", broken)
     with (
         peakline.virtual_gpu(memory="512MiB"),
-        pytest.warns(UserWarning, match="could not explain it"),
         pytest.raises(torch.OutOfMemoryError),
         peakline.explain_oom(tmp_path / "a.html"),
     ):
         fill("cuda")
+    said = f"{tmp_path}/a.html is not written, for an error of peakline's own: RuntimeError('no')"
+    assert capsys.readouterr().err == f"peakline: memory ran out; {said}\n"
 
 
-def test_run_takes_it_as_a_flag_and_says_when_there_is_nothing_to_explain(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("import torch\nraise torch.OutOfMemoryError('made up')\n")
-    page = tmp_path / "oom.html"
-    out = tmp_path / "run.peak"
-    command = [sys.executable, "-m", "peakline", "run", str(script), "-o", str(out)]
-    done = subprocess.run([*command, "--on-oom", str(page)], capture_output=True, text=True)
+@pytest.mark.parametrize("before", ["", "kept = torch.ones(1 << 20)\n"])
+def test_run_takes_it_as_a_flag_and_says_when_there_is_nothing_to_explain(tmp_path, before):
+    (tmp_path / "script.py").write_text(
+        f"import torch\n{before}raise torch.OutOfMemoryError('made up')\n"
+    )
+    command = [sys.executable, "-m", "peakline", "run", "script.py", "-o", "run.peak"]
+    command += ["--on-oom", "oom.html"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "OutOfMemoryError: made up" in done.stderr
-    assert "peakline could not explain it" in done.stderr
-    assert not page.exists()
+    why = (
+        "no allocation failed while it was tracked, so there is none to explain"
+        if before
+        else "nothing was allocated in this run yet, so there is nothing to say"
+    )
+    number = 3 if before else 2
+    assert done.stderr.splitlines()[:5] == [
+        f"peakline: memory ran out; oom.html is not written: {why}",
+        "Traceback (most recent call last):",
+        f'  File "script.py", line {number}, in <module>',
+        "    raise torch.OutOfMemoryError('made up')",
+        "torch.OutOfMemoryError: made up",
+    ]
+    assert not (tmp_path / "oom.html").exists()
