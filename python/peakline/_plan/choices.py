@@ -6,6 +6,7 @@ over all layers, how many of each kind take which of these answers.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from peakline._plan.probe import Kind
 
 _LEVELS = 8  # budgets for the ops of a layer
 _GAP = 1e-4
+_TIE = 1e-3
 _SECONDS = 20.0
 _HIDDEN = 0.7  # of a layer's time, in which copies to the host may hide
 
@@ -30,6 +32,22 @@ class Level:
     ms: float  # recomputation
     keep: dict[str, tuple[int, ...]] = field(default_factory=dict)
     offload: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long GPU and host are busy in a step that recomputes nothing, and what each op of a layer
+    that does costs the host; in milliseconds. A step takes as long as the busier of the two."""
+
+    gpu: float
+    host: float
+    whole_op: float  # in a layer that is recomputed as a whole
+    chosen_op: float  # in one of which some ops are kept
+
+    def host_ms(self, level: Level, profile: ModuleProfile) -> float:
+        if not level.policy:
+            return 0.0
+        return len(profile.ops) * (self.chosen_op if level.policy == "selective" else self.whole_op)
 
 
 def levels(profile: ModuleProfile, pcie_gbps: float = 0.0) -> list[Level]:
@@ -104,12 +122,41 @@ def _calls(ops: list[Op], chosen: list[int]) -> dict[str, tuple[int, ...]]:
 class Layers:
     """All layers of a model, and the plans of least recomputation for shares of their memory."""
 
-    def __init__(self, kinds: list[Kind], pcie_gbps: float = 0.0, whole: bool = False) -> None:
-        """`whole`: a layer is recomputed as a whole or not at all, which the host issues faster."""
+    def __init__(self, kinds: list[Kind], pcie_gbps: float = 0.0) -> None:
         self._kinds = kinds
         self._levels = [levels(kind.profile, pcie_gbps) for kind in kinds]
-        if whole:
-            self._levels = [[one for one in found if not one.keep] for found in self._levels]
+        self._pace: Pace | None = None
+
+    def paced(self, pace: Pace) -> Layers:
+        """The same, with plans of the shortest step instead of the least recomputation."""
+        made = copy.copy(self)
+        made._pace = pace
+        return made
+
+    def whole(self) -> Layers:
+        """A layer is recomputed as a whole or not at all, which the host issues faster."""
+        made = copy.copy(self)
+        made._levels = [[one for one in found if not one.keep] for found in self._levels]
+        return made
+
+    def every(self, policy: str) -> tuple[Activations, ...]:
+        """All layers by one policy, where it has one: by a middle one of those that keep some."""
+        made = []
+        for kind, found in self._pairs():
+            own = [level for level in found if level.policy == policy]
+            if own:
+                level = own[len(own) // 2]
+                members = tuple(kind.members)
+                made.append(Activations(members, level.policy, level.keep, level.offload))
+        return tuple(made)
+
+    def ops_of(self, entries: tuple[Activations, ...]) -> int:
+        """How many ops the forward of these layers has."""
+        named = {name for entry in entries for name in entry.modules}
+        return sum(
+            len(kind.profile.ops) * sum(name in named for name in kind.members)
+            for kind in self._kinds
+        )
 
     @property
     def can_save(self) -> bool:
@@ -125,8 +172,9 @@ class Layers:
         most = sum(found[-1].memory * len(kind.members) for kind, found in self._pairs())
         budget = least + share * (most - least)
         program = Program()
+        weight = 1.0 if self._pace is None else _TIE  # of plans as fast the least recomputation
         columns = [
-            [program.column(0, len(kind.members), level.ms, whole=True) for level in found]
+            [program.column(0, len(kind.members), level.ms * weight, whole=True) for level in found]
             for kind, found in self._pairs()
         ]
         for (kind, _), own in zip(self._pairs(), columns, strict=True):
@@ -137,6 +185,8 @@ class Layers:
             for column, level in zip(own, found, strict=True)
         }
         program.row(memory, high=budget / 2**20 * (1 + 1e-9))
+        if self._pace is not None:
+            self._bound_by_the_busier(program, columns, self._pace)
         values = program.solve(_GAP, _SECONDS)
         if values is None:
             return None
@@ -147,6 +197,17 @@ class Layers:
             Activations(tuple(members), level.policy, level.keep, level.offload)
             for level, members in made.values()
         )
+
+    def _bound_by_the_busier(self, program: Program, columns: list[list[int]], pace: Pace) -> None:
+        longer = program.column(cost=1.0)  # than without recomputation
+        gpu, host = {longer: -1.0}, {longer: -1.0}
+        for (kind, found), own in zip(self._pairs(), columns, strict=True):
+            for level, column in zip(found, own, strict=True):
+                gpu[column] = level.ms
+                host[column] = pace.host_ms(level, kind.profile)
+        step = max(pace.gpu, pace.host)
+        program.row(gpu, high=step - pace.gpu)
+        program.row(host, high=step - pace.host)
 
     def _pairs(self) -> list[tuple[Kind, list[Level]]]:
         return list(zip(self._kinds, self._levels, strict=True))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from peakline._fit.variables import Variable
 from peakline._plan import search
 from peakline._plan.arguments import usual_levers
-from peakline._plan.choices import Layers
+from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
 from peakline._plan.facts import Facts, OptimizerFacts
 from peakline._plan.op_profile import ModuleProfile, Op
@@ -84,13 +84,17 @@ class Numbers:
 
 
 @functools.cache
-def _ladder_once(rungs: int, pcie_gbps: float, whole: bool) -> list[Plan]:
-    return search._ladder(found(), rungs, pcie_gbps, whole)
+def _ladder_once(rungs: int, offloads: bool) -> list[Plan]:
+    layers = Layers(found().kinds, found().pcie_gbps if offloads else 0.0)
+    return _LADDER("Model", layers, rungs)
 
 
-def _known_ladder(_: Found, rungs: int, pcie_gbps: float, whole: bool = False) -> list[Plan]:
+_LADDER = search._ladder
+
+
+def _known_ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
     """The solver's answers are the same in every search: only estimates differ."""
-    return _ladder_once(rungs, pcie_gbps, whole)
+    return _ladder_once(rungs, layers.offloads)
 
 
 def _searched(noise: Sequence[float], budget: int) -> Outcome:
@@ -106,8 +110,6 @@ def _searched(noise: Sequence[float], budget: int) -> Outcome:
 def test_a_smaller_budget_never_gives_a_higher_peak_however_estimates_jump(
     noise: list[float], places: list[int]
 ) -> None:
-    for rungs in ((12, 0.0, False), (2, 0.0, False), (2, 50.0, False), (6, 0.0, True)):
-        _ladder_once(*rungs)
     # Budgets at which the choice changes: where one plan more fits, and one byte below.
     edges = sorted({one.needs - less for one in _searched(noise, 0).tried for less in (0, 1)})
     before, reserved = 0, 0
@@ -229,3 +231,48 @@ def test_offloading_takes_no_more_than_can_be_copied_meanwhile() -> None:
     assert fast[0].offload
     slow = Layers(found().kinds, 1e-6).plan(0.0) or ()
     assert not slow[0].offload
+
+
+def host_of(entries: Any, pace: Pace) -> float:
+    count = dict.fromkeys(("recompute", "selective"), 0)
+    for entry in entries:
+        count[entry.policy] += len(entry.modules)
+    calls = count["recompute"] * pace.whole_op + count["selective"] * pace.chosen_op
+    return len(LAYER.ops) * calls
+
+
+def test_where_the_host_is_the_busier_layers_are_recomputed_as_a_whole() -> None:
+    layers = Layers(found().kinds)
+    busy = layers.paced(Pace(gpu=50.0, host=100.0, whole_op=0.1, chosen_op=1.0))
+    idle = layers.paced(Pace(gpu=100.0, host=5.0, whole_op=0.1, chosen_op=1.0))
+    for share in range(1, 8):
+        assert {entry.policy for entry in busy.plan(share / 8) or ()} <= {"recompute"}
+        assert idle.plan(share / 8) == layers.plan(share / 8)
+
+
+def test_ops_are_chosen_as_long_as_the_host_has_time_for_it() -> None:
+    pace = Pace(gpu=100.0, host=80.0, whole_op=0.1, chosen_op=1.0)
+    both = Layers(found().kinds).paced(pace).plan(0.3) or ()
+    assert {entry.policy for entry in both} == {"recompute", "selective"}
+    all_chosen = Layers(found().kinds).plan(0.3) or ()
+    assert pace.host + host_of(all_chosen, pace) > 125
+    assert pace.host + host_of(both, pace) < 120
+
+
+def test_what_recomputation_costs_the_host_is_taken_from_estimates() -> None:
+    class Busy(Numbers):
+        """20 ms for each chosen layer, 1 ms for each that is recomputed as a whole."""
+
+        def _answer(self, plan: Plan) -> Tried:
+            made = super()._answer(plan).answer
+            cost = {"recompute": 1.0, "selective": 20.0}
+            host = sum(cost[one.policy] * len(one.modules) for one in plan.activations)
+            made |= {"host_ms": 100 + host, "gpu_busy_ms": 10.0, "step_ms": 100 + host}
+            return Tried(plan, made)
+
+    outcome = Search(Busy([1.0]), [], ["activations"]).run(2000 * MIB)
+    here = [one for one in outcome.tried if not any(e.offload for e in one.plan.activations)]
+    chosen = [one for one in here if any(e.keep for e in one.plan.activations)]
+    assert len(chosen) == 1  # the one that told what it costs
+    whole = [one for one in here if one.plan.activations and one not in chosen]
+    assert len(whole) >= 7
