@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakline._fit.variables import Variable
 from peakline._plan import search
 from peakline._plan.arguments import usual_levers
-from peakline._plan.choices import Layers, Pace
-from peakline._plan.document import Plan
+from peakline._plan.choices import Layers, Level, Pace, levels
+from peakline._plan.document import Plan, loads
 from peakline._plan.facts import Facts, OptimizerFacts
 from peakline._plan.op_profile import ModuleProfile, Op
 from peakline._plan.probe import Found, Kind
@@ -276,3 +277,49 @@ def test_what_recomputation_costs_the_host_is_taken_from_estimates() -> None:
     assert len(chosen) == 1  # the one that told what it costs
     whole = [one for one in here if one.plan.activations and one not in chosen]
     assert len(whole) >= 7
+
+
+MLP = ModuleProfile(
+    ops=[
+        op("aten.mm.default", 0, 3.0, 8),
+        op("aten.silu.default", 0, 0.1, 8),
+        op("aten.mul.Tensor", 0, 0.1, 8),
+        op("aten.mm.default", 1, 3.0, 2),
+    ],
+    saved=24 * MIB,
+    recomputed=3,
+)
+
+
+def with_parts(layers: int = 8) -> list[Kind]:
+    """A layer of attention, 6 ms and 10 MiB in one op, and an MLP whose activation is cheap."""
+    attention = op("aten.attention.default", 0, 6.0, 10)
+    whole = ModuleProfile([attention, *MLP.ops], 34 * MIB, 4, 2 * MIB, {"mlp": MLP})
+    return [Kind(whole, [f"layers.{i}" for i in range(layers)])]
+
+
+def test_a_part_of_a_layer_is_recomputed_where_that_is_cheaper_than_all_of_it() -> None:
+    entries = Layers(with_parts()).plan(0.6) or ()
+    assert entries
+    for entry in entries:  # its activation alone is recomputed, or a part of that
+        assert all(name.endswith(".mlp") for name in entry.modules)
+        assert ("aten.mm.default", 0) in kept(entry)
+    least = Layers(with_parts()).plan(0.0) or ()
+    assert [one.policy for one in least] == ["recompute"]
+    assert least[0].modules == tuple(f"layers.{i}" for i in range(8))
+
+
+def test_no_module_of_a_plan_lies_in_another() -> None:
+    for share in range(16):
+        plan = Plan("Model", Layers(with_parts()).plan(share / 16) or ())
+        assert loads(plan.dumps()).activations == plan.activations  # which refuses such plans
+
+
+def test_what_recomputing_a_part_saves_and_costs_adds_up() -> None:
+    found = levels(with_parts()[0].profile)
+    product = {("aten.mm.default", 0)}
+    (cheap,) = (one for one in found if one.parts and kept(one.parts[0][1]) == product)
+    assert cheap.memory == (34 - 24 + 8) * MIB
+    assert cheap.ms == pytest.approx(0.2)
+    assert (cheap.whole_ops, cheap.chosen_ops) == (0, 4)
+    assert found[-1] == Level("", 34.0 * MIB, 0.0)
