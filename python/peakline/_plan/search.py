@@ -204,8 +204,8 @@ def _ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
 
 
 def _is_free(one: Tried, base: Tried) -> bool:
-    """It saves or is faster, and costs nothing."""
-    if one.step_ms > base.step_ms * _FREE or one.needs > base.needs:
+    """It saves or is faster, and costs nothing worth mentioning of the other."""
+    if one.step_ms > base.step_ms * _FREE or one.needs * _SAVES > base.needs:
         return False
     return one.needs <= base.needs * _SAVES or one.step_ms < base.step_ms / _FREE
 

@@ -169,6 +169,23 @@ def test_a_setting_that_needs_more_than_it_saves_is_not_taken_for_free() -> None
     assert [plan.activations for plan in both] == [()]  # tried alone, and with nothing else
 
 
+def test_a_faster_optimizer_is_taken_though_it_needs_a_little_more() -> None:
+    class Faster(Numbers):
+        def _answer(self, plan: Plan) -> Tried:
+            made = super()._answer(plan).answer
+            fused = plan.levers.get("optimizer.implementation") == "fused"
+            changed = sum(len(entry.modules) for entry in plan.activations)
+            made["peak_reserved"] = (14_000 - 100 * changed + 2 * fused) * MIB
+            made["step_ms"] = 100.0 + changed - 6 * fused
+            return Tried(plan, made)
+
+    levers = ["optimizer.implementation", "activations"]
+    outcome = Search(Faster([1.0]), [], levers).run(13_500 * MIB)
+    assert outcome.chosen is not None
+    assert outcome.chosen.plan.activations
+    assert outcome.chosen.plan.levers == {"optimizer.implementation": "fused"}
+
+
 def test_arguments_that_change_nothing_are_found() -> None:
     class Deaf(Numbers):
         def _answer(self, plan: Plan) -> Tried:
