@@ -42,6 +42,15 @@ class Tried:
         return float(self.answer.get("step_ms") or 0.0)
 
     @property
+    def host_ms(self) -> float:
+        """How long the host issues work for a step."""
+        return float(self.answer.get("host_ms") or 0.0)
+
+    @property
+    def gpu_busy_ms(self) -> float:
+        return float(self.answer.get("gpu_busy_ms") or 0.0)
+
+    @property
     def throughput(self) -> float:
         """Tokens a second where there are any, else samples, else steps."""
         for key in ("tokens_per_s", "samples_per_s"):

@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peakline._fit.variables import Variable
 from peakline._plan import search
 from peakline._plan.arguments import usual_levers
-from peakline._plan.choices import Layers
-from peakline._plan.document import Plan
+from peakline._plan.choices import Layers, Level, Pace, levels
+from peakline._plan.document import Plan, loads
 from peakline._plan.facts import Facts, OptimizerFacts
 from peakline._plan.op_profile import ModuleProfile, Op
 from peakline._plan.probe import Found, Kind
@@ -84,13 +85,17 @@ class Numbers:
 
 
 @functools.cache
-def _ladder_once(rungs: int, pcie_gbps: float, whole: bool) -> list[Plan]:
-    return search._ladder(found(), rungs, pcie_gbps, whole)
+def _ladder_once(rungs: int, offloads: bool) -> list[Plan]:
+    layers = Layers(found().kinds, found().pcie_gbps if offloads else 0.0)
+    return _LADDER("Model", layers, rungs)
 
 
-def _known_ladder(_: Found, rungs: int, pcie_gbps: float, whole: bool = False) -> list[Plan]:
+_LADDER = search._ladder
+
+
+def _known_ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
     """The solver's answers are the same in every search: only estimates differ."""
-    return _ladder_once(rungs, pcie_gbps, whole)
+    return _ladder_once(rungs, layers.offloads)
 
 
 def _searched(noise: Sequence[float], budget: int) -> Outcome:
@@ -106,8 +111,6 @@ def _searched(noise: Sequence[float], budget: int) -> Outcome:
 def test_a_smaller_budget_never_gives_a_higher_peak_however_estimates_jump(
     noise: list[float], places: list[int]
 ) -> None:
-    for rungs in ((12, 0.0, False), (2, 0.0, False), (2, 50.0, False), (6, 0.0, True)):
-        _ladder_once(*rungs)
     # Budgets at which the choice changes: where one plan more fits, and one byte below.
     edges = sorted({one.needs - less for one in _searched(noise, 0).tried for less in (0, 1)})
     before, reserved = 0, 0
@@ -164,6 +167,23 @@ def test_a_setting_that_needs_more_than_it_saves_is_not_taken_for_free() -> None
     outcome = Search(Small([1.0]), [], ["allocator", "activations"]).run(2000 * MIB)
     both = [one.plan for one in outcome.tried if "allocator" in one.plan.levers]
     assert [plan.activations for plan in both] == [()]  # tried alone, and with nothing else
+
+
+def test_a_faster_optimizer_is_taken_though_it_needs_a_little_more() -> None:
+    class Faster(Numbers):
+        def _answer(self, plan: Plan) -> Tried:
+            made = super()._answer(plan).answer
+            fused = plan.levers.get("optimizer.implementation") == "fused"
+            changed = sum(len(entry.modules) for entry in plan.activations)
+            made["peak_reserved"] = (14_000 - 100 * changed + 2 * fused) * MIB
+            made["step_ms"] = 100.0 + changed - 6 * fused
+            return Tried(plan, made)
+
+    levers = ["optimizer.implementation", "activations"]
+    outcome = Search(Faster([1.0]), [], levers).run(13_500 * MIB)
+    assert outcome.chosen is not None
+    assert outcome.chosen.plan.activations
+    assert outcome.chosen.plan.levers == {"optimizer.implementation": "fused"}
 
 
 def test_arguments_that_change_nothing_are_found() -> None:
@@ -229,3 +249,94 @@ def test_offloading_takes_no_more_than_can_be_copied_meanwhile() -> None:
     assert fast[0].offload
     slow = Layers(found().kinds, 1e-6).plan(0.0) or ()
     assert not slow[0].offload
+
+
+def host_of(entries: Any, pace: Pace) -> float:
+    count = dict.fromkeys(("recompute", "selective"), 0)
+    for entry in entries:
+        count[entry.policy] += len(entry.modules)
+    calls = count["recompute"] * pace.whole_op + count["selective"] * pace.chosen_op
+    return len(LAYER.ops) * calls
+
+
+def test_where_the_host_is_the_busier_layers_are_recomputed_as_a_whole() -> None:
+    layers = Layers(found().kinds)
+    busy = layers.paced(Pace(gpu=50.0, host=100.0, whole_op=0.1, chosen_op=1.0))
+    idle = layers.paced(Pace(gpu=100.0, host=5.0, whole_op=0.1, chosen_op=1.0))
+    for share in range(1, 8):
+        assert {entry.policy for entry in busy.plan(share / 8) or ()} <= {"recompute"}
+        assert idle.plan(share / 8) == layers.plan(share / 8)
+
+
+def test_ops_are_chosen_as_long_as_the_host_has_time_for_it() -> None:
+    pace = Pace(gpu=100.0, host=80.0, whole_op=0.1, chosen_op=1.0)
+    both = Layers(found().kinds).paced(pace).plan(0.3) or ()
+    assert {entry.policy for entry in both} == {"recompute", "selective"}
+    all_chosen = Layers(found().kinds).plan(0.3) or ()
+    assert pace.host + host_of(all_chosen, pace) > 125
+    assert pace.host + host_of(both, pace) < 120
+
+
+def test_what_recomputation_costs_the_host_is_taken_from_estimates() -> None:
+    class Busy(Numbers):
+        """20 ms for each chosen layer, 1 ms for each that is recomputed as a whole."""
+
+        def _answer(self, plan: Plan) -> Tried:
+            made = super()._answer(plan).answer
+            cost = {"recompute": 1.0, "selective": 20.0}
+            host = sum(cost[one.policy] * len(one.modules) for one in plan.activations)
+            made |= {"host_ms": 100 + host, "gpu_busy_ms": 10.0, "step_ms": 100 + host}
+            return Tried(plan, made)
+
+    outcome = Search(Busy([1.0]), [], ["activations"]).run(2000 * MIB)
+    here = [one for one in outcome.tried if not any(e.offload for e in one.plan.activations)]
+    chosen = [one for one in here if any(e.keep for e in one.plan.activations)]
+    assert len(chosen) == 1  # the one that told what it costs
+    whole = [one for one in here if one.plan.activations and one not in chosen]
+    assert len(whole) >= 7
+
+
+MLP = ModuleProfile(
+    ops=[
+        op("aten.mm.default", 0, 3.0, 8),
+        op("aten.silu.default", 0, 0.1, 8),
+        op("aten.mul.Tensor", 0, 0.1, 8),
+        op("aten.mm.default", 1, 3.0, 2),
+    ],
+    saved=24 * MIB,
+    recomputed=3,
+)
+
+
+def with_parts(layers: int = 8) -> list[Kind]:
+    """A layer of attention, 6 ms and 10 MiB in one op, and an MLP whose activation is cheap."""
+    attention = op("aten.attention.default", 0, 6.0, 10)
+    whole = ModuleProfile([attention, *MLP.ops], 34 * MIB, 4, 2 * MIB, {"mlp": MLP})
+    return [Kind(whole, [f"layers.{i}" for i in range(layers)])]
+
+
+def test_a_part_of_a_layer_is_recomputed_where_that_is_cheaper_than_all_of_it() -> None:
+    entries = Layers(with_parts()).plan(0.6) or ()
+    assert entries
+    for entry in entries:  # its activation alone is recomputed, or a part of that
+        assert all(name.endswith(".mlp") for name in entry.modules)
+        assert ("aten.mm.default", 0) in kept(entry)
+    least = Layers(with_parts()).plan(0.0) or ()
+    assert [one.policy for one in least] == ["recompute"]
+    assert least[0].modules == tuple(f"layers.{i}" for i in range(8))
+
+
+def test_no_module_of_a_plan_lies_in_another() -> None:
+    for share in range(16):
+        plan = Plan("Model", Layers(with_parts()).plan(share / 16) or ())
+        assert loads(plan.dumps()).activations == plan.activations  # which refuses such plans
+
+
+def test_what_recomputing_a_part_saves_and_costs_adds_up() -> None:
+    found = levels(with_parts()[0].profile)
+    product = {("aten.mm.default", 0)}
+    (cheap,) = (one for one in found if one.parts and kept(one.parts[0][1]) == product)
+    assert cheap.memory == (34 - 24 + 8) * MIB
+    assert cheap.ms == pytest.approx(0.2)
+    assert (cheap.whole_ops, cheap.chosen_ops) == (0, 4)
+    assert found[-1] == Level("", 34.0 * MIB, 0.0)

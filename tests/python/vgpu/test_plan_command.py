@@ -135,6 +135,82 @@ def test_the_chosen_plan_is_written_and_estimates_to_the_same(
     assert answer["step_ms"] == plan["about"]["step_ms"]
 
 
+EITHER = """
+    import argparse
+    import torch
+    from torch import nn
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch_rows", type=int, default=8)
+    rows = parser.parse_args().batch_rows
+    torch.manual_seed(0)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.drop, self.down = nn.Linear(64, 256), nn.Dropout(0.2), nn.Linear(256, 64)
+
+        def forward(self, x):
+            return x + self.down(self.drop(torch.nn.functional.gelu(self.up(x))))
+
+    model = nn.Sequential(*(Block() for _ in range(4))).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    # here
+    for step in range(3):
+        loss = model(torch.randn(rows, 64, device=device)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if device == "cpu":
+            print(loss.item())
+"""
+
+
+def test_lines_that_are_pasted_train_the_same(shell: Shell) -> None:
+    write(shell.folder, "either.py", EITHER)
+    flags = ["--levers", "activations,optimizer.implementation", "-o", "either.json"]
+    flags += ["--vary", "rows=16384,32768", "--", "--batch_rows", "@rows"]
+    done = shell.run("either.py", "--memory", "190MiB", *flags)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.partition("\nTo have it\n")[2].partition("\n\n")[0]
+    lines = [line.removeprefix("  ") for line in told.splitlines()]
+    assert lines[0].startswith("# with the script's arguments: --batch_rows ")
+    assert lines[-1].startswith("# proof: peakline estimate either.py --memory 190MiB --plan")
+    assert 'peakline.checkpoint(model, "either.json"' in told
+    assert "recompute" in done.stdout.splitlines()[0]
+    text = (shell.folder / "either.py").read_text()
+    pasted = text.replace("# here", told.replace("\n  ", "\n").removeprefix("  "))
+    (shell.folder / "pasted.py").write_text(pasted)
+    losses = []
+    for script in ("either.py", "pasted.py"):
+        command = [sys.executable, script]
+        ran = subprocess.run(command, cwd=shell.folder, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        losses.append([float(line) for line in ran.stdout.split()])
+    assert len(losses[0]) == 3
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)  # fused sums in another order
+
+
+def test_the_answer_does_not_call_a_value_that_was_given_the_script_as_it_is(shell: Shell) -> None:
+    flags = ["--levers", "optimizer.implementation", "--vary", "rows=512,2048"]
+    done = shell.run("train.py", "--memory", "400MiB", *flags)
+    assert "; rows 512 alone " in done.stdout.splitlines()[1]
+    assert "as it is" not in done.stdout
+    assert "changed nothing" not in done.stdout
+    none = shell.run("train.py", "--memory", "64MiB", *flags)
+    assert none.stdout.splitlines()[2].startswith("rows 512 alone reserves ")
+
+
+def test_an_argument_that_the_script_does_not_use_is_named(shell: Shell) -> None:
+    text = (shell.folder / "train.py").read_text()
+    unused = 'parser.add_argument("--unused", type=int)\nargs = '
+    (shell.folder / "deaf.py").write_text(text.replace("args = ", unused))
+    flags = ["--levers", "optimizer.implementation", "--vary", "unused=1,2"]
+    done = shell.run("deaf.py", "--memory", "4GiB", *flags)
+    assert "\nunused changed nothing: the script seems to make no use of it.\n" in done.stdout
+
+
 def test_nothing_fits_says_by_how_much_and_the_floor(shell: Shell, base: dict[str, Any]) -> None:
     done = shell.run("train.py", "--memory", "64MiB", "-o", "none.json")
     assert done.returncode == 3
