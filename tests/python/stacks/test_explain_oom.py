@@ -36,6 +36,19 @@ def test_the_page_names_the_line_that_asked_and_what_was_alive(tmp_path, capsys)
     assert "<script" not in page
 
 
+def grow(device: str) -> None:
+    weight = torch.ones(1 << 22, device=device, requires_grad=True)
+    x = torch.ones(1 << 22, device=device)
+    while True:
+        x = x * weight  # 16 MiB, and the graph keeps the one before
+
+
+def test_what_the_function_that_failed_holds_is_said_by_its_variables(tmp_path):
+    page = explained(tmp_path, grow)
+    assert "<code>grow(): x.grad_fn, saved for MulBackward0</code>" in page
+    assert "__traceback__" not in page
+
+
 def test_no_setting_is_advised_where_none_helps(tmp_path):
     assert "No other setting of the allocator lets this allocation pass" in explained(
         tmp_path, fill
