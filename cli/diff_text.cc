@@ -15,13 +15,22 @@ std::string row_name(const Change& change) {
   return change.members > 1 ? fmt::format("{} ({} modules)", name, grouped(change.members)) : name;
 }
 
+// Names of lines are "model.py:12 forward: text".
+std::size_t end_of_place(const std::string& name) {
+  return std::min(name.find(": ", std::min(name.find(' '), name.size())), name.size());
+}
+
+// `is_line`: the text goes below, so that it leaves room for the place.
 std::string table(std::string_view title, const std::vector<Change>& rows, std::size_t top,
-                  const Paint& paint) {
+                  const Paint& paint, bool is_line = false) {
   if (rows.empty()) return "";
   Table table({std::string(title), "Before", "After", "Change"});
   for (std::size_t i = 0; i < std::min(top, rows.size()); ++i) {
-    table.add({row_name(rows[i]), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
+    const std::string name = row_name(rows[i]);
+    const std::size_t end = is_line ? end_of_place(name) : name.size();
+    table.add({name.substr(0, end), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
                signed_size(rows[i].grown())});
+    if (end < name.size()) table.note(name.substr(end + 2));
   }
   std::string out = "\n" + table.render(paint);
   if (rows.size() > top) {
@@ -52,7 +61,6 @@ std::vector<Change> added_up(const std::vector<Change>& lines,
   return rows;
 }
 
-// Names are "model.py:12 forward: text".
 std::string file_of(const std::string& name) {
   return name.substr(0, name.rfind(':', name.find(' ')));
 }
@@ -62,7 +70,7 @@ std::vector<Change> by_file(const std::vector<Change>& lines) { return added_up(
 std::vector<Change> by_function(const std::vector<Change>& lines) {
   return added_up(lines, [](const std::string& name) {
     const std::size_t space = std::min(name.find(' '), name.size());
-    return file_of(name) + name.substr(space, name.find(": ", space) - space);
+    return file_of(name) + name.substr(space, end_of_place(name) - space);
   });
 }
 
@@ -96,7 +104,7 @@ std::string changes_text(const RunDiff& diff, std::size_t top, const Paint& pain
   if (wanted(DiffBy::kCategory)) out += table("Category", diff.categories, top, paint);
   if (wanted(DiffBy::kModule)) out += table("Module, itself", diff.module_groups, top, paint);
   if (wanted(DiffBy::kOp)) out += table("Op", diff.ops, top, paint);
-  if (wanted(DiffBy::kLine)) out += table("Line", diff.lines, top, paint);
+  if (wanted(DiffBy::kLine)) out += table("Line", diff.lines, top, paint, true);
   if (by == DiffBy::kFile) out += table("File", by_file(diff.lines), top, paint);
   if (by == DiffBy::kFunction) out += table("Function", by_function(diff.lines), top, paint);
   return out;

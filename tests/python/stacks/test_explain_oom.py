@@ -1,5 +1,6 @@
 """The page about the moment memory ran out."""
 
+import json
 import subprocess
 import sys
 
@@ -96,6 +97,40 @@ def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkey
         fill("cuda")
     said = f"{tmp_path}/a.html is not written, for an error of peakline's own: RuntimeError('no')"
     assert capsys.readouterr().err == f"peakline: memory ran out; {said}\n"
+
+
+FAILS = """
+import torch
+
+def attend(x, weight):
+    return x * weight
+
+weight = torch.ones(1 << 22, device="cuda", requires_grad=True)
+x = torch.ones(1 << 22, device="cuda")
+for _ in range({times}):
+    x = attend(x, weight)
+x.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "asked"),
+    [
+        (40, "fails.py:5 (return x * weight) asked for it."),
+        (13, "The backward of fails.py:5 (return x * weight) asked for it, called by "),
+    ],
+)
+def test_an_estimate_says_which_line_asked_and_what_lines_held(tmp_path, times, asked):
+    (tmp_path / "fails.py").write_text(FAILS.format(times=times))
+    command = [sys.executable, "-m", "peakline", "estimate", "fails.py", "--memory", "256MiB"]
+    done = subprocess.run([*command, "--json", "-"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    oom = json.loads(done.stdout)["oom"]
+    assert asked in oom["where"]
+    line, held = next(iter(oom["by_line"].items()))  # the largest
+    assert line == "fails.py:5"
+    assert held % (1 << 24) == 0
+    assert sum(oom["by_line"].values()) == sum(oom["by_category"].values())
 
 
 @pytest.mark.parametrize("before", ["", "kept = torch.ones(1 << 20)\n"])
