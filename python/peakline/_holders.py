@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 _MOST_OBJECTS = 2_000  # at one distance from a tensor
 _MOST_LEVELS = 20
@@ -83,7 +84,16 @@ class _Held:
 
 
 def _living_tensors() -> list[torch.Tensor]:
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    return [tensor for tensor in found if not _is_imagined(tensor)]
+
+
+def _is_imagined(tensor: torch.Tensor) -> bool:
+    """What a compiler reckons with, and meta tensors, take no memory. Asking one of symbolic size
+    for that size may even fail."""
+    if issubclass(type(tensor), FakeTensor):
+        return tensor.fake_mode.shape_env is not None  # type: ignore[attr-defined]
+    return tensor.is_meta
 
 
 def _storage_of(tensor: torch.Tensor) -> int | None:

@@ -11,9 +11,6 @@ namespace peakline {
 // What lines are added up to.
 enum class LineGroup { kLine, kFunction, kFile };
 
-// "models/llama.py:12 forward"
-std::string place_text(const CodePlace& place);
-
 // Each with its heading; empty when the recording has none.
 std::string line_section(const DeviceSummary& device, LineGroup group, std::size_t top,
                          const Paint& paint);

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import SAC_IGNORED_OPS
 
 from peakline._dropin.op_times import CostModel, gives_view, tensors_in
-from peakline._plan.recompute import draws
+from peakline._plan.selective import draws
 
 _BLOCK = 512  # the allocator hands out multiples of it
 

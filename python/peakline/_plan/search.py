@@ -46,9 +46,29 @@ class Outcome:
 
     def reject(self, one: Tried, budget: int) -> None:
         """It did not hold when it was seen again: the next best is chosen."""
-        self.tried.remove(one)
+        known = replace(one, at_least=budget + 1)
+        self.tried[self.tried.index(one)] = known
+        if self.base is one:
+            self.base = known
         fitting = [other for other in self.tried if other.needs <= budget]
         self.chosen = min(fitting, key=_rank, default=None)
+
+    def without_effect(self) -> list[str]:
+        """Arguments that were varied and made no difference to anything."""
+        found = []
+        for name in self.base.plan.arguments:
+            groups: dict[str, set[tuple[float, ...]]] = {}
+            values: dict[str, set[int]] = {}
+            for one in self.tried:
+                others = {key: own for key, own in one.plan.arguments.items() if key != name}
+                key = replace(one.plan, arguments=others).dumps()
+                seen = (one.reserved, one.allocated, one.step_ms, one.throughput)
+                groups.setdefault(key, set()).add(seen)
+                values.setdefault(key, set()).add(one.plan.arguments[name])
+            varied = [key for key in groups if len(values[key]) > 1]
+            if varied and all(len(groups[key]) == 1 for key in varied):
+                found.append(name)
+        return found
 
     def pareto(self, budget: int) -> list[Tried]:
         """Those that fit and that no other beats in both memory and speed; the fastest first."""
@@ -105,7 +125,7 @@ class Search:
                 continue
             self._add([one])
             if not _is_free(one, first):
-                if one.reserved <= first.reserved * _SAVES:
+                if one.needs <= first.needs * _SAVES:
                     costly.append({key: value})
             elif key not in best or _rank(one) < _rank(best[key]):
                 best[key], free[key] = one, value
@@ -163,9 +183,9 @@ def _ladder(found: Found, rungs: int, pcie_gbps: float, whole: bool = False) -> 
 
 def _is_free(one: Tried, base: Tried) -> bool:
     """It saves or is faster, and costs nothing."""
-    if one.step_ms > base.step_ms * _FREE or one.reserved > base.reserved:
+    if one.step_ms > base.step_ms * _FREE or one.needs > base.needs:
         return False
-    return one.reserved <= base.reserved * _SAVES or one.step_ms < base.step_ms / _FREE
+    return one.needs <= base.needs * _SAVES or one.step_ms < base.step_ms / _FREE
 
 
 def _with_each(free: dict[str, Any], costly: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

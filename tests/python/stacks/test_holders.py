@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 import peakline
 
@@ -218,3 +221,17 @@ def test_asking_leaves_the_body_of_a_class():
 
     assert Body.path.endswith("Body(): mine")
     assert Body.again == LARGE + 11
+
+
+def test_what_a_compiler_reckons_with_holds_nothing():
+    real = torch.zeros(LARGE + 12)
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    sizes = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    whole = mode.from_tensor(real)
+    symbolic = mode.from_tensor(real, symbolic_context=sizes, source=ConstantSource("real"))
+    assert not isinstance(symbolic.untyped_storage().nbytes(), int)
+    meta = torch.zeros(LARGE + 12, device="meta")
+    with peakline.track() as run:
+        shown = run.holders(50)
+    assert [one.device for one in shown if one.bytes == 4 * (LARGE + 12)] == ["cpu"]
+    del whole, symbolic, meta

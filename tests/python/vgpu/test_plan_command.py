@@ -50,6 +50,7 @@ TRAIN = """
         optimizer.zero_grad()
 """
 MIB = 2**20
+ALIKE = 0.998  # plans of which the fastest is no faster than this are as fast
 
 
 class Shell:
@@ -90,7 +91,7 @@ def test_a_script_that_fits_still_hears_what_is_faster(base: dict[str, Any]) -> 
     assert base["short_by"] == 0
     assert base["plans"][0]["fits"]
     speeds = [one["throughput"] for one in base["plans"] if one["fits"]]
-    assert base["plans"][base["chosen"]]["throughput"] >= max(speeds) * 0.99
+    assert base["plans"][base["chosen"]]["throughput"] >= max(speeds) * ALIKE
     kinds = {change for one in base["plans"] for change in one["changes"]}
     assert {"fused optimizer", "optimizer in backward", "optimizer state on the host"} <= kinds
     assert any(change.startswith("recompute layers.{0..5}") for change in kinds)
@@ -130,16 +131,17 @@ def test_the_chosen_plan_is_written_and_estimates_to_the_same(
     again = shell.run(*flags, command="_estimate_script")
     assert again.returncode == 0, again.stderr
     answer = json.loads(again.stdout)
-    assert answer["peak_reserved"] <= middle
-    assert plan["about"]["peak_reserved"] <= middle
-    assert answer["step_ms"] == pytest.approx(plan["about"]["step_ms"], rel=1e-3)
+    assert answer["peak_reserved"] == plan["about"]["peak_reserved"] <= middle
+    assert answer["step_ms"] == plan["about"]["step_ms"]
 
 
 def test_nothing_fits_says_by_how_much_and_the_floor(shell: Shell, base: dict[str, Any]) -> None:
     done = shell.run("train.py", "--memory", "64MiB", "-o", "none.json")
     assert done.returncode == 3
-    assert done.stdout.startswith("Nothing fits 64.00 MiB on NVIDIA H200: it is ")
-    assert "The least that was found needs" in done.stdout
+    floor = base["floor"] / MIB
+    first, second = done.stdout.splitlines()[:2]
+    assert first == f"Nothing fits 64.00 MiB on NVIDIA H200: it is {floor - 64:.1f} MiB short."
+    assert second.startswith(f"The least that was found needs {floor:.1f} MiB: ")
     assert not (shell.folder / "none.json").exists()
 
 
@@ -151,7 +153,7 @@ def test_arguments_of_the_script_vary(shell: Shell) -> None:
     assert rows == {512, 768, 1024, 1536, 2048}
     chosen = found["plans"][found["chosen"]]
     fitting = [one for one in found["plans"] if one["fits"]]
-    assert chosen["throughput"] >= 0.99 * max(one["throughput"] for one in fitting)
+    assert chosen["throughput"] >= ALIKE * max(one["throughput"] for one in fitting)
     assert chosen["command"].endswith("--memory 400MiB --plan plan.json")
 
 
@@ -171,6 +173,8 @@ def test_a_script_that_fails_is_shown_to_fail(shell: Shell) -> None:
         (["train.py", "--memory", "24"], "did you mean 24GiB?"),
         (["train.py", "--vary", "rows=a"], "takes NAME=A..B"),
         (["train.py", "--curve", "rows=1,2"], "are for `estimate`"),
+        (["train.py", "--vary", "rows=4..2"], "rows goes from 4 to 2, which is nothing"),
+        (["train.py", "--bogus"], "unrecognized arguments: --bogus"),
         ([], "give either a script or -m MODULE"),
     ],
 )
@@ -179,3 +183,12 @@ def test_bad_usage_is_one_sentence(shell: Shell, flags: list[str], sentence: str
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+    assert "example: peakline plan train.py" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [("nowhere.py", "there is no such file"), (".", "it is a folder")]
+)
+def test_a_script_that_cannot_be_read_is_named(shell: Shell, script: str, why: str) -> None:
+    done = shell.run(script, "--memory", "1GiB")
+    assert (done.returncode, done.stderr) == (2, f"peakline: cannot read '{script}': {why}\n")

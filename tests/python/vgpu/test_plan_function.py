@@ -77,6 +77,15 @@ def test_arguments_of_the_function_vary() -> None:
     assert found.plan.arguments == {"rows": 4096}  # more samples a second
 
 
+def test_what_was_compiled_before_in_this_process_does_not_change_what_is_counted() -> None:
+    """Of a program that compiles samples are counted otherwise: this one does not."""
+    torch.compile(torch.nn.Linear(2, 2), backend="eager")(torch.zeros(1, 2))
+    found = peakline.plan(train, memory="4GiB", levers=["optimizer.implementation"])
+    assert {one["throughput_unit"] for one in found.plans} == {"samples/s"}
+    for one in found.plans:
+        assert one["throughput"] == pytest.approx(4096 / one["step_ms"] * 1e3, rel=1e-4)
+
+
 def test_what_cannot_be_is_said() -> None:
     with pytest.raises(ValueError, match="there is no lever 'magic'"):
         peakline.plan(train, levers=["magic"])
