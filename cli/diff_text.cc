@@ -15,22 +15,17 @@ std::string row_name(const Change& change) {
   return change.members > 1 ? fmt::format("{} ({} modules)", name, grouped(change.members)) : name;
 }
 
-// Names of lines are "model.py:12 forward: text".
-std::size_t end_of_place(const std::string& name) {
-  return std::min(name.find(": ", std::min(name.find(' '), name.size())), name.size());
-}
-
-// `is_line`: the text goes below, so that it leaves room for the place.
+// `is_line`: of "model.py:12 forward: text" only the place stands beside the numbers, as in `show`.
 std::string table(std::string_view title, const std::vector<Change>& rows, std::size_t top,
                   const Paint& paint, bool is_line = false) {
   if (rows.empty()) return "";
   Table table({std::string(title), "Before", "After", "Change"});
   for (std::size_t i = 0; i < std::min(top, rows.size()); ++i) {
     const std::string name = row_name(rows[i]);
-    const std::size_t end = is_line ? end_of_place(name) : name.size();
+    const std::size_t end = is_line ? std::min(name.find(' '), name.size()) : name.size();
     table.add({name.substr(0, end), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
                signed_size(rows[i].grown())});
-    if (end < name.size()) table.note(name.substr(end + 2));
+    if (end < name.size()) table.note(name.substr(end + 1));
   }
   std::string out = "\n" + table.render(paint);
   if (rows.size() > top) {
@@ -61,6 +56,7 @@ std::vector<Change> added_up(const std::vector<Change>& lines,
   return rows;
 }
 
+// Names are "model.py:12 forward: text".
 std::string file_of(const std::string& name) {
   return name.substr(0, name.rfind(':', name.find(' ')));
 }
@@ -70,7 +66,7 @@ std::vector<Change> by_file(const std::vector<Change>& lines) { return added_up(
 std::vector<Change> by_function(const std::vector<Change>& lines) {
   return added_up(lines, [](const std::string& name) {
     const std::size_t space = std::min(name.find(' '), name.size());
-    return file_of(name) + name.substr(space, end_of_place(name) - space);
+    return file_of(name) + name.substr(space, name.find(": ", space) - space);
   });
 }
 
