@@ -31,6 +31,10 @@ _OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itsel
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+# Python's collector knows neither what C++ holds nor what arrays and buffers share.
+NOT_FOUND = "(no variable found; C++ or a NumPy array may hold it)"
+
+
 @dataclass(frozen=True)
 class Holder:
     """A tensor's memory, and who holds it."""
@@ -39,11 +43,11 @@ class Holder:
     device: str
     shape: tuple[int, ...]
     dtype: str
-    path: str  # 'Trainer.history[17]["loss"]'; "" when only torch itself holds it
+    path: str  # "Trainer.history[17]['loss']"; "" when no variable was found
 
     def __str__(self) -> str:
         size = torch.Size(self.shape)
-        return f"{self.path or '(not from Python)'}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
+        return f"{self.path or NOT_FOUND}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
 
 
 def find_holders(

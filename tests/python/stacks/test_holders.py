@@ -132,6 +132,14 @@ def test_a_graph_is_named_by_its_last_result():
     assert sorted(paths) == [graph, *[f"{graph}.grad_fn, saved for MulBackward0"] * 3]
 
 
+def test_what_an_array_shares_is_not_said_to_be_nobodys():
+    array = torch.zeros(LARGE + 14).numpy()
+    with peakline.track() as run:
+        (held,) = [one for one in run.holders(20, "cpu") if one.bytes == 4 * (LARGE + 14)]
+    assert str(held).startswith("(no variable found; C++ or a NumPy array may hold it): (4194318,)")
+    del array
+
+
 class Key:
     def __repr__(self) -> str:
         raise AssertionError("nobody asked for it")
