@@ -31,6 +31,10 @@ _OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itsel
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+# Python's collector knows neither what C++ holds nor what arrays and buffers share.
+NOT_FOUND = "(no variable found; C++ or a NumPy array may hold it)"
+
+
 @dataclass(frozen=True)
 class Holder:
     """A tensor's memory, and who holds it."""
@@ -39,14 +43,17 @@ class Holder:
     device: str
     shape: tuple[int, ...]
     dtype: str
-    path: str  # 'Trainer.history[17]["loss"]'; "" when only torch itself holds it
+    path: str  # "Trainer.history[17]['loss']"; "" when no variable was found
 
     def __str__(self) -> str:
         size = torch.Size(self.shape)
-        return f"{self.path or '(not from Python)'}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
+        return f"{self.path or NOT_FOUND}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
 
 
-def find_holders(n: int, device: torch.device | None) -> list[Holder]:
+def find_holders(
+    n: int, device: torch.device | None, error: BaseException | None = None
+) -> list[Holder]:
+    """The functions that `error` has just ended count as running."""
     gc.collect()
     tensors = _living_tensors()
     found = _by_storage(tensors, device)
@@ -54,7 +61,7 @@ def find_holders(n: int, device: torch.device | None) -> list[Holder]:
     largest = sorted(found.values(), key=lambda held: -held.bytes)[:n]
     ours = {id(tensors), id(found), id(largest), *(id(held.tensors) for held in found.values())}
     ours |= {id(held.__dict__) for held in found.values()} | {id(held) for held in found.values()}
-    search = _Search(ours)
+    search = _Search(ours, error)
     return [held.holder(search) for held in largest]
 
 
@@ -75,7 +82,8 @@ class _Held:
             path = path or search.path_to(tensor)
         if not path and self.saved_by is not None:
             root, node = self.saved_by
-            path = (search.path_to(root) or "a tensor") + f".grad_fn, saved for {node}"
+            at = search.path_to(root)
+            path = f"{at}.grad_fn, saved for {node}" if at else f"a graph, saved for {node}"
         return Holder(self.bytes, self.device, self.shape, self.dtype, path)
 
 
@@ -131,9 +139,7 @@ def _add_saved(
     """What autograd's graphs have saved: it may be that no variable of Python's leads to it."""
     known = {_storage_of(tensor) for tensor in tensors}
     met: set[Any] = set()
-    for root in tensors:
-        if root.grad_fn is None:
-            continue
+    for root in _last_results(tensors):
         for node in _nodes(root.grad_fn, met):
             for tensor in _saved_in(node):
                 storage = _storage_of(tensor)
@@ -147,6 +153,22 @@ def _add_saved(
                     held.saved_by = (root, node.name())
 
 
+def _last_results(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors with a graph; those that no other tensor's graph leads to come first, since variables
+    show them."""
+    roots = [tensor for tensor in tensors if tensor.grad_fn is not None]
+    below: set[Any] = set()
+    for root in roots:
+        for node in _below(root.grad_fn):
+            for _ in _nodes(node, below):
+                pass
+    return sorted(roots, key=lambda root: root.grad_fn in below)
+
+
+def _below(node: Any) -> list[Any]:
+    return [below for below, _ in node.next_functions if below is not None]
+
+
 def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
     waiting = [first]
     while waiting and len(met) < _MOST_NODES:
@@ -155,7 +177,7 @@ def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
             continue
         met.add(node)
         yield node
-        waiting += [below for below, _ in node.next_functions if below is not None]
+        waiting += _below(node)
 
 
 def _saved_in(node: Any) -> Iterator[torch.Tensor]:
@@ -179,8 +201,8 @@ def _saved_in(node: Any) -> Iterator[torch.Tensor]:
 class _Search:
     """Finds ways from variables to objects, backwards."""
 
-    def __init__(self, ours: set[int]) -> None:
-        self._frames = _running_frames()
+    def __init__(self, ours: set[int], error: BaseException | None) -> None:
+        self._frames = _ended_frames(error) + _running_frames()
         self._running = {id(frame) for frame in self._frames}
         self._locals = dict(self._variables())
         self._globals = {
@@ -291,6 +313,17 @@ def _running_frames() -> list[types.FrameType]:
             if not _is_own_frame(at):
                 found.append(at)
             at = at.f_back
+    return found
+
+
+def _ended_frames(error: BaseException | None) -> list[types.FrameType]:
+    """The innermost first."""
+    found: list[types.FrameType] = []
+    at = None if error is None else error.__traceback__
+    while at is not None:
+        if not _is_own_frame(at.tb_frame):
+            found.insert(0, at.tb_frame)
+        at = at.tb_next
     return found
 
 

@@ -58,7 +58,7 @@ class explain_oom:
         try:
             if self._tracker is not None:
                 self._tracker.label_alive()
-            page = _oom_page.render(gather(self._run, str(error)))
+            page = _oom_page.render(gather(self._run, error))
             self._path.write_text(page, encoding="utf-8")
             said = f"{self._path} explains it"
         except ValueError as why:

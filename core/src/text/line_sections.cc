@@ -129,7 +129,10 @@ std::string region_section(const DeviceSummary& device, const Paint& paint) {
   return "\n" + paint.bold("Regions") + "\n" + table.render(paint);
 }
 
-std::string growth_section(const DeviceSummary& device, std::size_t top, const Paint& paint) {
+namespace {
+
+std::string growth_section(const DeviceSummary& device, std::string_view title, std::size_t top,
+                           const Paint& paint) {
   if (device.growth.empty()) return "";
   Table table({"Kept from", "Each step", "By now", "Blocks", "Steps"});
   for (std::size_t i = 0; i < std::min(top, device.growth.size()); ++i) {
@@ -138,9 +141,21 @@ std::string growth_section(const DeviceSummary& device, std::size_t top, const P
                grouped(row.blocks), fmt::format("{}-{}", row.first_step, row.last_step)});
     if (row.place) table.note(printable(what_text(*row.place)));
   }
-  std::string out = "\n" + paint.bold("Grows with every step") + "\n" + table.render(paint);
+  std::string out = "\n" + paint.bold(title) + "\n" + table.render(paint);
   if (device.growth.size() > top) {
     out += paint.dim(fmt::format("  {} more\n", grouped(device.growth.size() - top)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string growth_sections(const Summary& summary, std::size_t top, const Paint& paint) {
+  std::string out;
+  for (const DeviceSummary& device : summary.devices) {
+    std::string title = "Grows with every step";
+    if (&device != summary.main_device()) title += " on " + printable(device.name);
+    out += growth_section(device, title, top, paint);
   }
   return out;
 }

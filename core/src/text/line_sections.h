@@ -15,6 +15,7 @@ enum class LineGroup { kLine, kFunction, kFile };
 std::string line_section(const DeviceSummary& device, LineGroup group, std::size_t top,
                          const Paint& paint);
 std::string region_section(const DeviceSummary& device, const Paint& paint);
-std::string growth_section(const DeviceSummary& device, std::size_t top, const Paint& paint);
+// Of every device; the first is what the run is about, and is not named.
+std::string growth_sections(const Summary& summary, std::size_t top, const Paint& paint);
 
 }  // namespace peakline

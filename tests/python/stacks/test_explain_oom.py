@@ -1,5 +1,6 @@
 """The page about the moment memory ran out."""
 
+import json
 import subprocess
 import sys
 
@@ -34,6 +35,19 @@ def test_the_page_names_the_line_that_asked_and_what_was_alive(tmp_path, capsys)
     assert "512.0 MiB" in page
     assert "explains it" in capsys.readouterr().err
     assert "<script" not in page
+
+
+def grow(device: str) -> None:
+    weight = torch.ones(1 << 22, device=device, requires_grad=True)
+    x = torch.ones(1 << 22, device=device)
+    while True:
+        x = x * weight  # 16 MiB, and the graph keeps the one before
+
+
+def test_what_the_function_that_failed_holds_is_said_by_its_variables(tmp_path):
+    page = explained(tmp_path, grow)
+    assert "<code>grow(): x.grad_fn, saved for MulBackward0</code>" in page
+    assert "__traceback__" not in page
 
 
 def test_no_setting_is_advised_where_none_helps(tmp_path):
@@ -83,6 +97,40 @@ def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkey
         fill("cuda")
     said = f"{tmp_path}/a.html is not written, for an error of peakline's own: RuntimeError('no')"
     assert capsys.readouterr().err == f"peakline: memory ran out; {said}\n"
+
+
+FAILS = """
+import torch
+
+def attend(x, weight):
+    return x * weight
+
+weight = torch.ones(1 << 22, device="cuda", requires_grad=True)
+x = torch.ones(1 << 22, device="cuda")
+for _ in range({times}):
+    x = attend(x, weight)
+x.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "asked"),
+    [
+        (40, "fails.py:5 (return x * weight) asked for it."),
+        (13, "The backward of fails.py:5 (return x * weight) asked for it, called by "),
+    ],
+)
+def test_an_estimate_says_which_line_asked_and_what_lines_held(tmp_path, times, asked):
+    (tmp_path / "fails.py").write_text(FAILS.format(times=times))
+    command = [sys.executable, "-m", "peakline", "estimate", "fails.py", "--memory", "256MiB"]
+    done = subprocess.run([*command, "--json", "-"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    oom = json.loads(done.stdout)["oom"]
+    assert asked in oom["where"]
+    line, held = next(iter(oom["by_line"].items()))  # the largest
+    assert line == "fails.py:5"
+    assert held % (1 << 24) == 0
+    assert sum(oom["by_line"].values()) == sum(oom["by_category"].values())
 
 
 @pytest.mark.parametrize("before", ["", "kept = torch.ones(1 << 20)\n"])

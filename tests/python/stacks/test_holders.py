@@ -120,6 +120,26 @@ def test_what_only_a_graph_shows_is_held_by_it_also_where_python_made_it():
     assert result.requires_grad
 
 
+def test_a_graph_is_named_by_its_last_result():
+    weight = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        x = torch.ones(LARGE + 13, 2)
+    for _ in range(3):  # the results between live on in the graph, and no variable shows them
+        x = x * weight
+    with peakline.track() as run:
+        paths = [one.path for one in run.holders(20, "cpu") if one.bytes == 8 * (LARGE + 13)]
+    graph = "test_a_graph_is_named_by_its_last_result(): x"
+    assert sorted(paths) == [graph, *[f"{graph}.grad_fn, saved for MulBackward0"] * 3]
+
+
+def test_what_an_array_shares_is_not_said_to_be_nobodys():
+    array = torch.zeros(LARGE + 14).numpy()
+    with peakline.track() as run:
+        (held,) = [one for one in run.holders(20, "cpu") if one.bytes == 4 * (LARGE + 14)]
+    assert str(held).startswith("(no variable found; C++ or a NumPy array may hold it): (4194318,)")
+    del array
+
+
 class Key:
     def __repr__(self) -> str:
         raise AssertionError("nobody asked for it")
