@@ -65,7 +65,7 @@ $(SETUP)/integrations: $(SETUP)/venv
 # Installed anew when a source or a folder of them is newer, or torch is another one.
 BUILT := $(VENV)/.peakline-built
 # Not the folder `core` by its bare name: that is a target of this file, and always out of date.
-BUILT_FROM := $(filter-out core,$(shell find core cli planner capture vgpu libtorch python viewer/src viewer/dist cmake -not -path '*__pycache__*')) \
+BUILT_FROM := $(filter-out core,$(shell find core cli planner capture vgpu python viewer/src viewer/dist cmake -not -path '*__pycache__*')) \
               CMakeLists.txt pyproject.toml tools/list_cuda_ops.py $(wildcard $(VENV)/lib/python3*/site-packages/torch/version.py)
 
 .PHONY: build
@@ -111,8 +111,10 @@ test-cli: build test-asan
 	$(PYTHON) tests/golden/run.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
 	$(PYTHON) tests/golden/bad_files.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
 
+# The build that `make build` installed from: the last, if there are several.
+WHEEL_BUILD = $(patsubst %/.ninja_log,%,$(shell ls -t build/python-*/.ninja_log | head -n 1))
+
 # Core as other C++ programs meet it: installed from the wheel's build, found, built against and run.
-WHEEL_BUILD = $(firstword $(wildcard build/python-*))
 
 test-package: build test-asan
 	cmake --build $(WHEEL_BUILD) -j $(JOBS) --target peakline_package

@@ -15,7 +15,9 @@ foreach(header IN LISTS public_headers)
 #pragma GCC visibility pop
 ]])
 endforeach()
-target_include_directories(peakline_core BEFORE PRIVATE "${exported}")
+if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)  # clang-tidy would take all that they include for the system's
+  target_include_directories(peakline_core BEFORE PRIVATE "${exported}")
+endif()
 target_compile_options(peakline_core PRIVATE -fvisibility=hidden -fvisibility-inlines-hidden)
 
 # A wheel does not need them: `--target peakline_package` builds them then.
@@ -52,7 +54,8 @@ add_library(peakline_core_shared SHARED ${unless_asked} ${core_objects})
 set_target_properties(peakline_core_shared PROPERTIES
   SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} VERSION ${PROJECT_VERSION}
   INTERPROCEDURAL_OPTIMIZATION ${core_ipo})
-target_link_options(peakline_core_shared PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
+# -w: the objects were compiled with warnings; GCC 12 has false ones where it compiles them again here.
+target_link_options(peakline_core_shared PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs -w)
 target_link_libraries(peakline_core_shared PRIVATE $<BUILD_INTERFACE:zstd::zstd>)
 foreach(kind shared static)
   set_target_properties(peakline_core_${kind} PROPERTIES

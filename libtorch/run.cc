@@ -49,6 +49,10 @@ std::shared_ptr<TorchRun> TorchRun::current() {
 }
 
 std::shared_ptr<TorchRun> TorchRun::start(const RunOptions& options) {
+  TORCH_CHECK(
+      current() == nullptr,
+      "peakline records this process already, and one recording cannot contain another: stop "
+      "the first Tracker or VirtualGpu before making the next");
   BackwardWatch::check();
   std::shared_ptr<TorchRun> run(new TorchRun(options));
   run->spool_ = value_or_throw(capture::Spool::open(options.path));
@@ -109,7 +113,34 @@ void TorchRun::stop() {
   }
   BackwardWatch::remove();
   if (session_->recording()) session_->labels().label_alive();  // what the last step replaced
-  throw_if_error(session_->stop());
+  const Status status = session_->stop();
+  // A program that was tracked goes on; one on a virtual GPU has nothing to save beside the answer.
+  if (is_virtual_) throw_if_error(status);
+  tell_of_fault();
+}
+
+void TorchRun::tell_of_fault() {
+  if (told_ || session_->fault().empty()) return;
+  told_ = true;
+  TORCH_WARN("peakline has turned tracking off, and the run goes on without it: ",
+             session_->fault());
+}
+
+template <class Note>
+void TorchRun::undisturbing(Note&& note) noexcept {
+  try {
+    const std::lock_guard guard(mutex_);
+    if (stopped_) return;
+    try {
+      if (session_->recording()) note();
+    } catch (const std::exception& error) {
+      session_->fail(error.what());
+    } catch (...) {
+      session_->fail("an unknown error");
+    }
+    tell_of_fault();
+  } catch (...) {  // whoever was told
+  }
 }
 
 const TorchRun::Known* TorchRun::find(const torch::nn::Module& module) const {
@@ -165,10 +196,16 @@ void TorchRun::add_parameters(const torch::optim::Optimizer& optimizer) {
   }
 }
 
-ModuleId TorchRun::identify(const torch::nn::Module& module) {
-  const std::lock_guard guard(mutex_);
-  if (stopped_) return {};
-  if (const Known* known = find(module)) return known->id;
+ModuleId TorchRun::identify(const torch::nn::Module& module) noexcept {
+  ModuleId id;
+  undisturbing([&] {
+    const Known* known = find(module);
+    id = known != nullptr ? known->id : meet(module);
+  });
+  return id;
+}
+
+ModuleId TorchRun::meet(const torch::nn::Module& module) {
   modules_.erase(&module);
   const ModuleId around = session_->running_module();
   const std::string type = type_name(module);
@@ -181,55 +218,58 @@ ModuleId TorchRun::identify(const torch::nn::Module& module) {
   return modules_.at(&module).id;
 }
 
-void TorchRun::note_inputs(const std::vector<at::Tensor>& inputs) {
-  const std::lock_guard guard(mutex_);
-  if (!stopped_) session_->labels().label_inputs(inputs);
+void TorchRun::note_inputs(const std::vector<at::Tensor>& inputs) noexcept {
+  undisturbing([&] { session_->labels().label_inputs(inputs); });
 }
 
-void TorchRun::backward_begins() {
-  const std::lock_guard guard(mutex_);
-  if (stopped_ || !session_->recording()) return;
-  if (backward_depth_++ == 0 && steps_.changed_since_backward()) {
+void TorchRun::backward_begins() noexcept {
+  undisturbing([&] {
+    if (backward_depth_++ == 0 && steps_.changed_since_backward()) {
+      session_->step_end();
+      steps_.count();
+    }
+    session_->phase(Phase::kBackward, true);
+  });
+}
+
+void TorchRun::backward_ended() noexcept {
+  undisturbing([&] {
+    if (backward_depth_ == 0) return;
+    session_->labels().label_alive_in_step();
+    session_->phase(Phase::kBackward, false);
+    if (--backward_depth_ == 0) steps_.backward_ended();
+  });
+}
+
+void TorchRun::step_begins(const torch::optim::Optimizer& optimizer) noexcept {
+  undisturbing([&] {
+    add_parameters(optimizer);
+    session_->labels().label_alive_in_step();
+    session_->phase(Phase::kOptimizer, true);
+  });
+}
+
+void TorchRun::step_ended(const torch::optim::Optimizer& optimizer, bool completed) noexcept {
+  undisturbing([&] {
+    session_->labels().label_state([&optimizer] { return state_of(optimizer); });
+    session_->phase(Phase::kOptimizer, false);
+    if (!completed || !steps_.optimizer_stepped(&optimizer)) return;
     session_->step_end();
     steps_.count();
-  }
-  session_->phase(Phase::kBackward, true);
+  });
 }
 
-void TorchRun::backward_ended() {
-  const std::lock_guard guard(mutex_);
-  if (stopped_ || backward_depth_ == 0) return;
-  session_->labels().label_alive_in_step();
-  session_->phase(Phase::kBackward, false);
-  if (--backward_depth_ == 0) steps_.backward_ended();
+void TorchRun::closure(bool begins) noexcept {
+  undisturbing([&] { session_->phase(Phase::kForward, begins); });
 }
 
-void TorchRun::step_begins(const torch::optim::Optimizer& optimizer) {
-  const std::lock_guard guard(mutex_);
-  if (stopped_) return;
-  add_parameters(optimizer);
-  session_->labels().label_alive_in_step();
-  session_->phase(Phase::kOptimizer, true);
+void TorchRun::note(const std::string& key, const std::string& value) noexcept {
+  undisturbing([&] { session_->info(key, value); });
 }
 
-void TorchRun::step_ended(const torch::optim::Optimizer& optimizer, bool completed) {
+std::string TorchRun::fault() const {
   const std::lock_guard guard(mutex_);
-  if (stopped_) return;
-  session_->labels().label_state([&optimizer] { return state_of(optimizer); });
-  session_->phase(Phase::kOptimizer, false);
-  if (!completed || !steps_.optimizer_stepped(&optimizer)) return;
-  session_->step_end();
-  steps_.count();
-}
-
-void TorchRun::closure(bool begins) {
-  const std::lock_guard guard(mutex_);
-  if (!stopped_) session_->phase(Phase::kForward, begins);
-}
-
-void TorchRun::note(const std::string& key, const std::string& value) {
-  const std::lock_guard guard(mutex_);
-  if (!stopped_) session_->info(key, value);
+  return std::string(session_->fault());
 }
 
 Summary TorchRun::summary() const {

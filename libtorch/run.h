@@ -41,16 +41,21 @@ class TorchRun : public std::enable_shared_from_this<TorchRun> {
   void watch();
   void stop();
 
+  // These are called inside the program's own calls, and never disturb them: what goes wrong here ends
+  // the recording, and fault() says why.
+  //
   // Of a module that is called: known from before, or met now below the module that calls it.
-  ModuleId identify(const torch::nn::Module& module);
-  void note_inputs(const std::vector<at::Tensor>& inputs);
-  void backward_begins();
-  void backward_ended();
-  void step_begins(const torch::optim::Optimizer& optimizer);
-  void step_ended(const torch::optim::Optimizer& optimizer, bool completed);
-  void closure(bool begins);  // of an optimizer: forward, although an optimizer called it
-  void note(const std::string& key, const std::string& value);
+  ModuleId identify(const torch::nn::Module& module) noexcept;
+  void note_inputs(const std::vector<at::Tensor>& inputs) noexcept;
+  void backward_begins() noexcept;
+  void backward_ended() noexcept;
+  void step_begins(const torch::optim::Optimizer& optimizer) noexcept;
+  void step_ended(const torch::optim::Optimizer& optimizer, bool completed) noexcept;
+  void closure(bool begins) noexcept;  // of an optimizer: forward, although an optimizer called it
+  void note(const std::string& key, const std::string& value) noexcept;
 
+  // Why the recording ended early; empty while all is well.
+  [[nodiscard]] std::string fault() const;
   [[nodiscard]] Summary summary() const;
   void save(const std::string& path) const;
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_.done(); }
@@ -64,6 +69,10 @@ class TorchRun : public std::enable_shared_from_this<TorchRun> {
   };
 
   explicit TorchRun(const RunOptions& options) : is_virtual_(options.is_virtual) {}
+  template <class Note>
+  void undisturbing(Note&& note) noexcept;
+  void tell_of_fault();
+  ModuleId meet(const torch::nn::Module& module);
   [[nodiscard]] const Known* find(const torch::nn::Module& module) const;
   void add_tree(const torch::nn::Module& module, const std::string& path, ModuleId parent,
                 const std::string& below_root);
@@ -82,6 +91,7 @@ class TorchRun : public std::enable_shared_from_this<TorchRun> {
   StepCounter steps_;
   int backward_depth_ = 0;
   bool stopped_ = false;
+  bool told_ = false;  // of a fault
 };
 
 // "Linear" of a torch::nn::LinearImpl, as Python names it.

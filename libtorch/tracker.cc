@@ -24,7 +24,6 @@ Tracker::Tracker(const torch::nn::Module& model, const torch::optim::Optimizer& 
                  const TrackOptions& options)
     : run_(begin(options, &model, &optimizer)) {}
 
-// A disk that is full at the end is told by stop(), and not by a destructor.
 Tracker::~Tracker() {
   try {
     stop();
@@ -35,6 +34,7 @@ Tracker::~Tracker() {
 void Tracker::stop() { run_->stop(); }
 Summary Tracker::summary() const { return run_->summary(); }
 void Tracker::save(const std::string& path) const { run_->save(path); }
+std::string Tracker::fault() const { return run_->fault(); }
 std::uint64_t Tracker::steps() const noexcept { return run_->steps(); }
 bool Tracker::sees_torch_modules() noexcept { return peakline::sees_torch_modules(); }
 

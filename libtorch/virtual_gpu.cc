@@ -57,13 +57,22 @@ RunInfo facts_of(const vgpu::EngineOptions& options) {
   return facts;
 }
 
+void check_device(int device, std::size_t devices) {
+  TORCH_CHECK(device >= 0 && static_cast<std::size_t>(device) < devices,
+              "there is no cuda:", device, ": the virtual machine has ", devices, " GPU(s)");
+}
+
 std::int64_t stat(vgpu::Engine& engine, int device, std::string_view key) {
-  TORCH_CHECK(device >= 0 && device < engine.devices(), "there is no cuda:", device,
-              ": the virtual machine has ", engine.devices(), " GPU(s)");
+  check_device(device, static_cast<std::size_t>(engine.devices()));
   for (const auto& [name, value] : engine.memory().stats(device)) {
     if (name == key) return value;
   }
   return 0;
+}
+
+std::int64_t answer(const std::vector<std::int64_t>& values, int device) {
+  check_device(device, values.size());
+  return values[static_cast<std::size_t>(device)];
 }
 
 constexpr std::string_view kAllocated = "allocated_bytes.all.peak";
@@ -142,12 +151,12 @@ void VirtualGpu::remember() {
 }
 
 std::int64_t VirtualGpu::peak_allocated(int device) const {
-  if (answers_) return answers_->allocated.at(static_cast<std::size_t>(device));
+  if (answers_) return answer(answers_->allocated, device);
   return stat(*vgpu::current_engine(), device, kAllocated);
 }
 
 std::int64_t VirtualGpu::peak_reserved(int device) const {
-  if (answers_) return answers_->reserved.at(static_cast<std::size_t>(device));
+  if (answers_) return answer(answers_->reserved, device);
   return stat(*vgpu::current_engine(), device, kReserved);
 }
 

@@ -1,7 +1,13 @@
 // Shapes that torch itself tells in Python only, for programs that have no interpreter. Where Python runs
 // torch is asked, and nothing here.
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/WrapDimUtilsMulti.h>
+
+#include <algorithm>
+#include <bitset>
+#include <vector>
 
 #include "vgpu/shape_builder.h"
 #include "vgpu/shape_rule_sets.h"
@@ -34,6 +40,49 @@ bool index_select(const Call& call, ShapeBuilder& out) {
     sizes[static_cast<std::size_t>(dim)] = tensor(call, 2).numel();
   }
   out.fresh(self.scalar_type(), sizes);
+  return true;
+}
+
+// One loop over elements: the first argument of the full size decides the order of dimensions.
+void elementwise(const Call& call, ShapeBuilder& out, std::size_t arguments, at::ScalarType dtype) {
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < arguments; ++i) {
+    sizes = at::infer_size(sizes, tensor(call, i).sizes());
+  }
+  for (std::size_t i = 0; i < arguments; ++i) {
+    if (tensor(call, i).sizes() == sizes) return out.fresh_like(tensor(call, i), dtype);
+  }
+  out.fresh(dtype, sizes);
+}
+
+bool where(const Call& call, ShapeBuilder& out) {
+  elementwise(call, out, 3, at::result_type(tensor(call, 1), tensor(call, 2)));
+  return true;
+}
+
+// var and std: over some dimensions, or over all.
+bool variance(const Call& call, ShapeBuilder& out) {
+  const at::Tensor& self = tensor(call, 0);
+  const std::vector<std::int64_t> dims =
+      call.args[1].isNone() ? std::vector<std::int64_t>{} : call.args[1].toIntVector();
+  const auto reduced = dims.empty() ? std::bitset<at::dim_bitset_size>().set()
+                                    : at::dim_list_to_bitset(dims, self.dim());
+  Dims sizes;
+  for (std::int64_t i = 0; i < self.dim(); ++i) {
+    const bool is_reduced = reduced[static_cast<std::size_t>(i)];
+    if (!is_reduced || call.args[3].toBool()) sizes.push_back(is_reduced ? 1 : self.size(i));
+  }
+  out.fresh(c10::toRealValueType(self.scalar_type()), sizes);
+  return true;
+}
+
+bool huber_loss(const Call& call, ShapeBuilder& out) {
+  const at::ScalarType dtype = at::result_type(tensor(call, 0), tensor(call, 1));
+  if (call.args[2].toInt() == kNoReduction) {
+    elementwise(call, out, 2, dtype);
+  } else {
+    out.fresh(dtype, {});
+  }
   return true;
 }
 
@@ -132,11 +181,16 @@ RuleSet make_rules() {
   for (const char* name : {"relu", "hardswish", "hardtanh", "flip", "roll"}) {
     rules[std::string("aten::") + name] = &like_first;
   }
-  for (const char* name : {"hardswish_backward", "hardtanh_backward", "mish_backward",
-                           "mse_loss_backward", "binary_cross_entropy_backward"}) {
+  for (const char* name :
+       {"hardswish_backward", "hardtanh_backward", "mish_backward", "mse_loss_backward",
+        "binary_cross_entropy_backward", "huber_loss_backward"}) {
     rules[std::string("aten::") + name] = &like_second;
   }
   rules["aten::index_select"] = &index_select;
+  rules["aten::where.self"] = &where;
+  rules["aten::var.correction"] = &variance;
+  rules["aten::std.correction"] = &variance;
+  rules["aten::huber_loss"] = &huber_loss;
   rules["aten::binary_cross_entropy"] = &binary_cross_entropy;
   rules["aten::_adaptive_avg_pool2d"] = &adaptive_pool;
   rules["aten::_adaptive_avg_pool2d_backward"] = &adaptive_pool_backward;

@@ -1,5 +1,5 @@
 // Training programs for tests/python/test_libtorch.py, which has the same in Python:
-//   programs cnn|lstm|ops|own|guessed cpu|cuda RECORDING
+//   programs cnn|lstm|ops|own|guessed|encoder|two cpu|cuda RECORDING
 #include <torch/torch.h>
 
 #include <functional>
@@ -100,10 +100,14 @@ Tensor ops_loss(nn::Linear& model, const Tensor& input) {
   y = at::mish(y);
   y = y.flip({0});  // a line each: temporaries live to the end of theirs
   y = y.roll({1}, {0});
+  y = at::where(y > 0, y, y * 0.5);
+  const Tensor scale = y.std(std::vector<std::int64_t>{1}, true, true);
+  y = y / scale;
   y = at::adaptive_avg_pool2d(y.view({16, 1, 8, 8}), {4, 4});
   const Tensor zero = torch::zeros_like(y);
   const Tensor squares = at::mse_loss(y, zero);  // before the other: C++ would choose the order
-  return squares + at::binary_cross_entropy(y.sigmoid(), zero);
+  const Tensor both = squares + at::huber_loss(y, zero);
+  return both + at::binary_cross_entropy(y.sigmoid(), zero);
 }
 
 void train_ops(torch::Device device, const Begin& begin) {
@@ -146,13 +150,35 @@ void train_guessed(torch::Device device, const Begin& begin) {
   }
 }
 
+// Modules that torch's own modules call.
+void train_encoder(torch::Device device, const Begin& begin) {
+  nn::TransformerEncoder model(
+      nn::TransformerEncoderOptions(nn::TransformerEncoderLayerOptions(64, 2).dropout(0), 2));
+  model->to(device);
+  torch::optim::SGD optimizer(model->parameters(), momentum());
+  begin(*model, optimizer);
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    model(torch::randn({16, 4, 64}, device)).sum().backward();
+    optimizer.step();
+  }
+}
+
+// A second recording inside the first.
+void track_twice(torch::Device device, const Begin& begin) {
+  nn::Linear model(64, 64);
+  torch::optim::SGD optimizer(model->parameters(), momentum());
+  begin(*model, optimizer);
+  const peakline::Tracker second(*model, optimizer);
+  static_cast<void>(device);
+}
+
 int run(const std::string& name, const std::string& device, const std::string& recording) {
   using Train = void (*)(torch::Device, const Begin&);
-  const std::map<std::string, Train> programs{{"cnn", train_cnn},
-                                              {"lstm", train_lstm},
-                                              {"ops", train_ops},
-                                              {"own", train_own},
-                                              {"guessed", train_guessed}};
+  const std::map<std::string, Train> programs{
+      {"cnn", train_cnn},  {"lstm", train_lstm},       {"ops", train_ops},
+      {"own", train_own},  {"guessed", train_guessed}, {"encoder", train_encoder},
+      {"two", track_twice}};
   const Train train = programs.at(name);
   torch::manual_seed(0);
   if (device == "cuda") {
@@ -169,6 +195,10 @@ int run(const std::string& name, const std::string& device, const std::string& r
     if (!peakline::Tracker::sees_torch_modules()) std::cerr << "torch's modules are not seen\n";
   });
   tracker->stop();
+  if (!tracker->fault().empty()) {
+    std::cout << "not all was tracked: " << tracker->fault() << "\n";
+    return 0;
+  }
   tracker->save(recording);
   return 0;
 }

@@ -1,6 +1,7 @@
 """C++ programs that train with libtorch, against the same programs in Python."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -139,10 +140,14 @@ def ops_loss(model: nn.Module, inputs: Tensor) -> Tensor:
         y = op(y)
     y = y.flip(0)
     y = y.roll(1, 0)
+    y = torch.where(y > 0, y, y * 0.5)
+    scale = y.std(1, True, keepdim=True)
+    y = y / scale
     y = aten.adaptive_avg_pool2d(y.view(16, 1, 8, 8), [4, 4])
     zero = torch.zeros_like(y)
     squares = aten.mse_loss(y, zero)
-    return squares + aten.binary_cross_entropy(y.sigmoid(), zero)
+    both = squares + aten.huber_loss(y, zero)
+    return both + aten.binary_cross_entropy(y.sigmoid(), zero)
 
 
 MODELS = {
@@ -255,6 +260,35 @@ def test_modules_and_optimizers_of_ones_own_are_seen_by_the_line_that_notes_them
         ("Sequential", 3), ("Sequential.0", 3), ("Sequential.1", 3),
     ]  # fmt: skip
     assert len(run.steps) == 3
+
+
+def test_modules_that_torchs_own_modules_call_are_seen(tmp_path: Path) -> None:
+    run = cpp_run("encoder", "cpu", tmp_path)
+    calls = {row.path: row.forward_calls for row in run.modules(device="cpu")}
+    inside = ("self_attn", "linear1", "linear2", "norm1", "norm2")
+    for layer in (f"TransformerEncoder.layers.{i}" for i in range(2)):
+        assert [calls[f"{layer}.{name}"] for name in inside] == [3] * len(inside)
+
+
+def test_a_second_tracker_is_refused_with_one_sentence(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [program("programs"), "two", "cpu", str(tmp_path / "two.peak")],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "stop the first Tracker or VirtualGpu" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_disk_costs_the_tracking_and_the_program_goes_on(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [program("programs"), "cnn", "cpu", str(tmp_path / "full.peak")],
+        capture_output=True, text=True, check=False, restore_signals=False,  # SIGXFSZ is ignored
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("peakline has turned tracking off, and the run goes on") == 1
+    assert "not all was tracked: cannot write" in done.stdout
 
 
 def test_steps_without_an_optimizer_are_told_by_the_parameters(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ struct TrackOptions {
 // Sees everything that happens while it lives: allocations, ops, module calls, backward, optimizer
 // steps. At most one at a time in a process, virtual GPUs included. What cannot be done is a c10::Error
 // with one sentence. Made, stopped and destroyed by one thread; other threads are seen as well.
+// Whatever fails later, a full disk for one, turns tracking off with one warning, and the program goes on.
 class PEAKLINE_TORCH_API Tracker {
  public:
   // Parameters, gradients and state are known by name from the start. Without a model or an optimizer
@@ -42,7 +43,9 @@ class PEAKLINE_TORCH_API Tracker {
   // The recording is complete, and torch is as it was before. Later calls do nothing.
   void stop();
 
-  // Of what has run so far.
+  // Why tracking was turned off; empty while all is well.
+  [[nodiscard]] std::string fault() const;
+  // Of what has run so far, or until tracking was turned off.
   [[nodiscard]] Summary summary() const;
   // A copy of the recording so far at `path`.
   void save(const std::string& path) const;
