@@ -42,7 +42,8 @@ class Outcome:
 
     @property
     def floor(self) -> Tried:
-        return min(self.tried, key=lambda one: one.needs)
+        """The least that any needs; of those that need as little the fastest."""
+        return min(self.tried, key=lambda one: (one.needs, _rank(one)))
 
     def reject(self, one: Tried, budget: int) -> None:
         """It did not hold when it was seen again: the next best is chosen."""

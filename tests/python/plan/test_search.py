@@ -169,6 +169,15 @@ def test_a_setting_that_needs_more_than_it_saves_is_not_taken_for_free() -> None
     assert [plan.activations for plan in both] == [()]  # tried alone, and with nothing else
 
 
+def test_the_floor_is_the_fastest_of_those_that_need_least() -> None:
+    slow, fast = (
+        Tried(Plan(levers={"optimizer.implementation": kind}), {"peak_reserved": 5, "step_ms": ms})
+        for kind, ms in (("single", 9.0), ("fused", 8.0))
+    )
+    more = Tried(Plan(), {"peak_reserved": 6, "step_ms": 1.0})
+    assert Outcome(more, None, [more, slow, fast]).floor is fast
+
+
 def test_a_faster_optimizer_is_taken_though_it_needs_a_little_more() -> None:
     class Faster(Numbers):
         def _answer(self, plan: Plan) -> Tried:
