@@ -2,7 +2,7 @@
 #   make build   peakline in .venv        make demo   estimate an 8B model's training, without a GPU
 #   make test    every test               make bench  the benchmarks
 #   make lint    formatters and linters   make format
-#   make docs    the documentation site
+#   make docs    the documentation site   make wheel  an sdist and a wheel, in dist/
 #   make sanitize  the extension module under AddressSanitizer
 #   make fuzz    every fuzzer, a minute each    make soak  20,000 tracked training steps
 .DEFAULT_GOAL := build
@@ -222,6 +222,21 @@ docs: $(SETUP)/docs
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -j $(JOBS) -b html -d build/docs/cache docs build/docs/html
 	$(PYTHON) tools/docs/check_offline.py build/docs/html
 	@echo "The documentation, for a browser: file://$(abspath build/docs/html/index.html)"
+
+# An sdist and a wheel with one extension for each minor of torch that is named.
+TORCH_MINORS ?= 2.11 2.12 2.13 2.14 2.15
+$(SETUP)/wheel: $(SETUP)/venv
+	$(VENV)/bin/pip install -q "auditwheel>=6" "build>=1.2" "wheel>=0.45"
+	@touch $@
+
+.PHONY: wheel test-wheel
+wheel: $(SETUP)/apt $(SETUP)/wheel
+	PYTHON=$(VENV)/bin/python JOBS=$(JOBS) tools/wheel/build.sh $(TORCH_MINORS)
+
+# The wheel of dist/ in an environment of its own, beside each torch of TORCHS: imports, the tour, and what is left.
+TORCHS ?= $(TORCH)
+test-wheel:
+	for torch in $(TORCHS); do $(PYTHON) tools/wheel/try_wheel.py dist/*.whl "$$torch" || exit 1; done
 
 .PHONY: clean
 clean:

@@ -15,6 +15,14 @@
 #include "capture/call_stacks.h"
 #include "capture/op_observer.h"
 
+// Weak: a CPU build of torch does not have them, and then there is nothing to trace.
+namespace c10::cuda {
+__attribute__((weak)) DeviceIndex device_count() noexcept;
+namespace CUDACachingAllocator {
+extern __attribute__((weak)) std::atomic<CUDAAllocator*> allocator;
+}  // namespace CUDACachingAllocator
+}  // namespace c10::cuda
+
 namespace peakline::capture {
 namespace {
 
@@ -30,6 +38,10 @@ thread_local c10::DeviceIndex t_device __attribute__((tls_model("initial-exec"))
 
 AllocatorWatch& watch(c10::DeviceIndex device) {
   return g_watches[static_cast<std::size_t>(device) % kMaxDevices];
+}
+
+bool torch_has_cuda() {
+  return &caching::allocator != nullptr && &c10::cuda::device_count != nullptr;
 }
 
 // A setting of the allocator's may round sizes in another way than to multiples of 512. torch knows it
@@ -130,6 +142,7 @@ void on_entry(const Entry& entry) {
 }  // namespace
 
 bool CudaTrace::start(Devices& devices) {
+  if (!torch_has_cuda()) return false;
   // Counting devices would start CUDA, which a program that forks may not want.
   const bool running = caching::get()->initialized();
   const std::size_t used = running ? static_cast<std::size_t>(c10::cuda::device_count()) : 0;
@@ -153,7 +166,7 @@ void CudaTrace::finish(Recorder& recorder, int device) {
 
 void CudaTrace::attach() {
   static bool attached = false;
-  if (attached || !caching::get()->initialized()) return;
+  if (!torch_has_cuda() || attached || !caching::get()->initialized()) return;
   caching::attachAllocatorTraceTracker(&on_entry);
   attached = true;
 }

@@ -13,7 +13,7 @@ namespace peakline::capture {
 // and stop. Without CUDA's headers all of this does nothing.
 class CudaTrace {
  public:
-  // False where it could not be built in.
+  // False where it could not be built in, and beside a CPU build of torch.
   static bool start(Devices& devices);
   // Writes what is still open on a device. Nothing happens there at the same time.
   static void finish(Recorder& recorder, int device);

@@ -1,9 +1,16 @@
 # The torch next to Python, as the targets torch::libtorch and torch::python.
 # torch's own CMake package is not used: with a CUDA build it insists on a whole CUDA toolkit.
 # -I makes Python see its own site-packages even inside pip's isolated build environment.
+set(PEAKLINE_TORCH_ROOT "" CACHE PATH "A folder with torch/ in it, unpacked and not installed; default: the torch beside Python")
+set(torch_question
+  "import os, torch; print(os.path.dirname(torch.__file__)); print(torch.__version__); print(torch.version.cuda or '')")
+if(PEAKLINE_TORCH_ROOT)
+  # Headers and libraries are enough to build for it; importing it may need gigabytes more.
+  set(torch_question
+    "import runpy; v = runpy.run_path('${PEAKLINE_TORCH_ROOT}/torch/version.py'); print('${PEAKLINE_TORCH_ROOT}/torch'); print(v['__version__']); print(v['cuda'] or '')")
+endif()
 execute_process(
-  COMMAND "${Python_EXECUTABLE}" -I -c
-    "import os, torch; print(os.path.dirname(torch.__file__)); print(torch.__version__); print(torch.version.cuda or '')"
+  COMMAND "${Python_EXECUTABLE}" -I -c "${torch_question}"
   OUTPUT_VARIABLE torch_facts ERROR_VARIABLE torch_error
   OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE torch_failed)
 if(torch_failed)

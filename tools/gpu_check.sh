@@ -28,8 +28,7 @@ if wants build; then
     || { tail -n 20 "$out/configure.log"; tail -n 20 "$out/build.log"; echo "build failed"; exit 1; }
   grep "CUDA allocator trace" "$out/configure.log"
   cp -r python/peakline "$pkg/"
-  cp build/gpu/python/_C*.so "$pkg/peakline/"
-  cp build/gpu/python/_built_for.py "$pkg/peakline/"
+  cp -r build/gpu/python/_torch "$pkg/peakline/"
   mkdir -p "$pkg/peakline/_planner"
   cp build/gpu/planner/peakline-planner build/gpu/planner/peakline_cublasLt_*.so "$pkg/peakline/_planner/"
 fi

@@ -15,7 +15,7 @@ cmake --build "$build" -j "${JOBS:-$(nproc)}" --target _C
 rm -rf "$package"
 mkdir -p "$package"
 cp -r .venv/lib/python3*/site-packages/peakline "$package/"
-cp "$build"/python/_C*.so "$build"/python/_built_for.py "$package/peakline/"
+cp -r "$build"/python/_torch "$package/peakline/"
 # The interpreter is not linked to libstdc++, whose throw the sanitizer must find when it is loaded. Reports go to
 # files, since pytest keeps what is printed of a test that ends the process.
 reports=$PWD/$build/report

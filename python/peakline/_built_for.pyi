@@ -1,3 +1,0 @@
-"""What this peakline was built for; written by the build."""
-
-torch: str
