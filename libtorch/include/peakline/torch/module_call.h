@@ -160,6 +160,7 @@ inline Tensor SequentialImpl::forward<Tensor, const Tensor&>(const Tensor& input
 
 // From here on a module's holder notes its calls.
 #undef TORCH_MODULE_IMPL
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the names of classes
 #define TORCH_MODULE_IMPL(Name, ImplType)                     \
   class Name : public ::peakline::WatchedHolder<ImplType> {   \
    public:                                                    \
