@@ -160,10 +160,11 @@ inline Tensor SequentialImpl::forward<Tensor, const Tensor&>(const Tensor& input
 
 // From here on a module's holder notes its calls.
 #undef TORCH_MODULE_IMPL
-// NOLINTNEXTLINE(bugprone-macro-parentheses): the names of classes
+// NOLINTBEGIN(bugprone-macro-parentheses): the names of classes
 #define TORCH_MODULE_IMPL(Name, ImplType)                     \
   class Name : public ::peakline::WatchedHolder<ImplType> {   \
    public:                                                    \
     using ::peakline::WatchedHolder<ImplType>::WatchedHolder; \
     using Impl [[maybe_unused]] = ImplType;                   \
   }
+// NOLINTEND(bugprone-macro-parentheses)
