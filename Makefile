@@ -87,8 +87,8 @@ demo: build
 	@echo "The report, for a browser: file://$(abspath build/demo.html)"
 
 # Every C++ test runs under sanitizers; the program as installed then runs all golden and bad-file cases.
-.PHONY: test test-core test-asan test-tsan test-cli test-viewer test-python test-full-size
-test: lint-layers docs test-asan test-tsan test-cli test-viewer test-python
+.PHONY: test test-core test-asan test-tsan test-cli test-viewer test-python test-package test-cpp test-full-size
+test: lint-layers docs test-asan test-tsan test-cli test-viewer test-package test-python
 
 # The quick loop of core and cli, without sanitizers.
 test-core: core
@@ -111,11 +111,36 @@ test-cli: build test-asan
 	$(PYTHON) tests/golden/run.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
 	$(PYTHON) tests/golden/bad_files.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
 
+# The build that `make build` installed from: the last, if there are several.
+WHEEL_BUILD = $(patsubst %/.ninja_log,%,$(shell ls -t build/python-*/.ninja_log | head -n 1))
+
+# Core as other C++ programs meet it: installed from the wheel's build, found, built against and run.
+
+test-package: build test-asan
+	cmake --build $(WHEEL_BUILD) -j $(JOBS) --target peakline_package
+	$(PYTHON) tests/package/run.py --build $(WHEEL_BUILD) --maker $(MAKE_RECORDING)
+	$(PYTHON) tests/golden/alone.py --cli $(VENV)/bin/peakline --maker $(MAKE_RECORDING)
+
+# peakline::torch, installed from the wheel's build, and the programs that tests/python/test_libtorch.py runs: a
+# project that finds it there, as a stranger's would.
+CPP := build/cpp
+.PHONY: cpp
+cpp: build
+	cmake --build $(WHEEL_BUILD) -j $(JOBS) --target peakline_package peakline_torch_package
+	cmake --install $(WHEEL_BUILD) --prefix $(CPP)/prefix --component cpp > /dev/null
+	cmake --install $(WHEEL_BUILD) --prefix $(CPP)/prefix --component cpp_torch > /dev/null
+	cmake -S tests/libtorch -B $(CPP)/programs -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON \
+	  -DCMAKE_PREFIX_PATH=$(abspath $(CPP)/prefix) -DPython_EXECUTABLE=$(abspath $(VENV)/bin/python) > /dev/null
+	cmake --build $(CPP)/programs -j $(JOBS)
+
+test-cpp: cpp
+	$(VENV)/bin/python -m pytest tests/python/test_libtorch.py
+
 test-viewer: build test-asan
 	tools/viewer_test.sh "$(SUDO)" $(VENV)/bin/peakline $(MAKE_RECORDING)
 
 # A file's tests stay in one process: they share what the file sets up.
-test-python: build $(SETUP)/integrations
+test-python: build cpp $(SETUP)/integrations
 	$(VENV)/bin/python -m pytest tests/python -n $(JOBS) --dist loadfile
 
 # Jobs of 16,384 ranks, every kind of rank: minutes, so not in `make test`.

@@ -1,21 +1,23 @@
 """What call stacks cost: steps of a virtual GPU and of an op-bound CPU program, with and without.
 
-    python benchmarks/stack_overhead.py [--pairs N] [--json FILE]
+    python benchmarks/stack_overhead.py [--pairs N] [--only TEXT] [--json FILE]
 
 Stretches with and without stacks take turns in one process, so that noise hits both alike. A
-stretch is worth its middle step; a ratio is the median over the pairs, with the middle nine tenths.
-Where memray is installed, the op-bound case is measured under it, too.
+stretch is worth its middle step; a ratio is the median over the pairs, with the interval in which
+it lies at 19 to 1. Where memray is installed, the op-bound case is measured under it, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import torch
 from torch import nn
 
 import peakline
+from overhead import surely
 
 STEPS = 12  # of a stretch; the first three are left out
 
@@ -101,38 +104,48 @@ def ratio(pairs: int, with_it: Callable[[], float], without: Callable[[], float]
         measured = {one: one() for one in order}
         ratios.append(measured[with_it] / measured[without])
         bare.append(measured[without])
-    ratios.sort()
-    cut = len(ratios) // 20
+    at_least, at_most = surely(ratios)
     return {
         "ratio": statistics.median(ratios),
-        "from": ratios[cut],
-        "to": ratios[-1 - cut],
+        "from": at_least,
+        "to": at_most,
         "pairs": pairs,
         "without_ms": 1000 * statistics.median(bare),
     }
 
 
-def cases(pairs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "virtual step", ratio(pairs, lambda: virtual("all"), lambda: virtual("off"))
+Measured = Callable[[], float]
+
+
+def cases() -> Iterator[tuple[str, Measured, Measured]]:
+    """A name; with it; without."""
+    yield "virtual step", partial(virtual, "all"), partial(virtual, "off")
     for repeats in (True, False):
         name = "op-bound, " + ("steps that repeat" if repeats else "steps that never repeat")
-        bare = lambda: op_bound(contextlib.nullcontext, repeats)  # noqa: B023, E731
-        for stacks in ("off", "large", "all"):
-            watch = lambda: peakline.track(stacks=stacks)  # noqa: B023, E731
-            yield f"{name}: {stacks}", ratio(pairs, lambda: op_bound(watch, repeats), bare)  # noqa: B023
-        with contextlib.suppress(ImportError):
-            yield f"{name}: memray", ratio(pairs, lambda: op_bound(under_memray, repeats), bare)  # noqa: B023
+        bare = partial(op_bound, contextlib.nullcontext, repeats)
+        tracked = {
+            stacks: partial(op_bound, partial(peakline.track, stacks=stacks), repeats)
+            for stacks in ("off", "large", "all")
+        }
+        for stacks, measured in tracked.items():
+            yield f"{name}: {stacks}", measured, bare
+        yield f"{name}: all, beside off", tracked["all"], tracked["off"]
+        if importlib.util.find_spec("memray") is not None:
+            yield f"{name}: memray", partial(op_bound, under_memray, repeats), bare
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=81)
+    parser.add_argument("--only", default="", help="cases with this in their names")
     parser.add_argument("--json")
     args = parser.parse_args()
     torch.set_num_threads(1)
     found = {}
-    for name, row in cases(args.pairs):
-        found[name] = row
+    for name, with_it, without in cases():
+        if args.only not in name:
+            continue
+        found[name] = row = ratio(args.pairs, with_it, without)
         print(
             f"{name:<42} {row['ratio']:.3f}x ({row['from']:.3f} to {row['to']:.3f}), "
             f"without {row['without_ms']:.2f} ms",

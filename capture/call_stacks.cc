@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "capture/python_frames.h"
+#include "capture/frames.h"
 
 namespace peakline::capture {
 namespace {
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kMostFrames = 256;  // the innermost; deeper recursion is cut
 constexpr std::size_t kKnownStacks = 4096;
 constexpr std::size_t kMostPlaces = std::size_t{1} << 16;
+
+std::atomic<const FrameReader*> g_reader{nullptr};
 
 enum class Whose : std::uint8_t { kProgram, kLibrary, kNobody };
 
@@ -32,7 +35,7 @@ struct ThreadStacks {
   std::uint64_t recorder = 0;
   std::array<Known, kKnownStacks> known;
   std::unordered_map<std::uint64_t, Place> places;
-  std::array<PythonFrame, kMostFrames> frames;
+  std::array<Frame, kMostFrames> frames;
   std::vector<LineId> lines;  // kept for its memory
 };
 
@@ -83,11 +86,12 @@ Whose whose(const StackOptions& options, const std::string& file) {
   return lies_in(file, options.library) && !is_installed(file) ? Whose::kLibrary : Whose::kProgram;
 }
 
-const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const PythonFrame& frame) {
+const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const FrameReader& reader,
+                      const Frame& frame) {
   if (stacks.places.size() > kMostPlaces) stacks.places.clear();
   const auto [found, fresh] = stacks.places.try_emplace(frame.key);
   if (!fresh) return found->second;
-  const PythonPlace place = place_of(frame);
+  const FramePlace place = reader.place_of(frame);
   found->second.whose = whose(recorder.stacks(), place.file);
   if (found->second.whose != Whose::kNobody) {
     found->second.line = recorder.words().line(place.file, place.function, place.line,
@@ -96,12 +100,13 @@ const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const PythonFram
   return found->second;
 }
 
-TakenStack intern(ThreadStacks& stacks, Recorder& recorder, std::size_t count) {
+TakenStack intern(ThreadStacks& stacks, Recorder& recorder, const FrameReader& reader,
+                  std::size_t count) {
   std::vector<LineId>& lines = stacks.lines;
   lines.clear();
   LineId library;  // the innermost one since the program's last line
   for (std::size_t i = count; i-- > 0;) {
-    const Place& place = place_in(stacks, recorder, stacks.frames[i]);
+    const Place& place = place_in(stacks, recorder, reader, stacks.frames[i]);
     if (place.whose == Whose::kLibrary) library = place.line;
     if (place.whose != Whose::kProgram) continue;
     lines.push_back(place.line);
@@ -116,9 +121,9 @@ TakenStack intern(ThreadStacks& stacks, Recorder& recorder, std::size_t count) {
   return taken;
 }
 
-std::uint64_t key_of(std::span<const PythonFrame> frames) noexcept {
+std::uint64_t key_of(std::span<const Frame> frames) noexcept {
   std::uint64_t key = frames.size();
-  for (const PythonFrame& frame : frames) {
+  for (const Frame& frame : frames) {
     key = (key ^ frame.key) * 0xBF58476D1CE4E5B9U;
     key ^= key >> 31;
   }
@@ -127,14 +132,20 @@ std::uint64_t key_of(std::span<const PythonFrame> frames) noexcept {
 
 }  // namespace
 
+void set_frame_reader(const FrameReader* reader) noexcept {
+  g_reader.store(reader, std::memory_order_release);
+}
+
 TakenStack take_stack(Recorder& recorder) noexcept {
+  const FrameReader* reader = g_reader.load(std::memory_order_acquire);
+  if (reader == nullptr) return {};
   try {
     ThreadStacks& stacks = thread_stacks(recorder);
-    const std::size_t count = read_python_frames(stacks.frames);
+    const std::size_t count = reader->read(stacks.frames);
     if (count == 0) return {};
     const std::uint64_t key = key_of({stacks.frames.data(), count});
     ThreadStacks::Known& known = stacks.known[key % kKnownStacks];
-    if (known.key != key) known = {key, intern(stacks, recorder, count)};
+    if (known.key != key) known = {key, intern(stacks, recorder, *reader, count)};
     return known.taken;
   } catch (...) {
     return {};  // no memory: the program has other worries

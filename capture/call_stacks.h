@@ -10,7 +10,7 @@ namespace peakline::capture {
 // Lines of torch and of Python itself are folded: those between two lines of the program are left
 // out, and of those at the end the innermost stays.
 struct TakenStack {
-  StackId stack;  // none: this thread runs no Python
+  StackId stack;  // none: nobody reads this thread's calls
   StackId own;    // without the library's line at its end
 };
 

@@ -1,7 +1,5 @@
 #include "capture/labels.h"
 
-#include <torch/csrc/autograd/python_variable.h>
-
 #include <utility>
 
 #include "capture/alloc_gate.h"
@@ -87,35 +85,16 @@ void Labels::label_alive() {
   });
 }
 
-// Calls `f(parameter or undefined, tensor)` for every tensor in an optimizer's state.
-template <class F>
-void Labels::for_each_state(PyObject* state, F&& f) {
-  if (!PyDict_Check(state)) return;
-  std::vector<at::Tensor> owners;
-  std::vector<at::Tensor> tensors;
-  Py_ssize_t position = 0;
-  PyObject* key = nullptr;
-  PyObject* value = nullptr;
-  while (PyDict_Next(state, &position, &key, &value) != 0) {
-    collect_tensors(value, tensors);
-    owners.resize(tensors.size(), THPVariable_Check(key) ? THPVariable_Unpack(key) : at::Tensor());
-  }
-  for (std::size_t i = 0; i < tensors.size(); ++i) f(owners[i], tensors[i]);
-}
-
-void Labels::label_state(PyObject* state) {
+void Labels::label_state(const std::function<std::vector<StateTensor>()>& state) {
   if (!begin_walk()) return;
-  for_each_state(state, [this](const at::Tensor& parameter, const at::Tensor& tensor) {
-    const Meaning* owner = parameter.defined() ? find(parameter) : nullptr;
-    label(tensor, {category::kOptstate, owner == nullptr ? ModuleId{} : owner->module,
-                   owner == nullptr ? NameId{} : owner->name});
-  });
+  for (const StateTensor& kept : state()) {
+    const Meaning* owner = kept.parameter.defined() ? find(kept.parameter) : nullptr;
+    label(kept.tensor, {category::kOptstate, owner == nullptr ? ModuleId{} : owner->module,
+                        owner == nullptr ? NameId{} : owner->name});
+  }
 }
 
-void Labels::label_inputs(PyObject* args, PyObject* kwargs) {
-  std::vector<at::Tensor> tensors;
-  collect_tensors(args, tensors);
-  collect_tensors(kwargs, tensors);
+void Labels::label_inputs(std::span<const at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) label(tensor, {category::kInput, {}, {}});
 }
 
@@ -143,8 +122,8 @@ void Labels::adopt_all() {
   });
 }
 
-void Labels::adopt_state(PyObject* state) {
-  for_each_state(state, [this](const at::Tensor&, const at::Tensor& tensor) { adopt(tensor); });
+void Labels::adopt_state(std::span<const StateTensor> state) {
+  for (const StateTensor& kept : state) adopt(kept.tensor);
 }
 
 }  // namespace peakline::capture

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <Python.h>
 
+#include <functional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -15,8 +16,15 @@
 
 namespace peakline::capture {
 
+// What an optimizer keeps for one of its parameters (undefined when it does not say for which).
+struct StateTensor {
+  at::Tensor parameter;
+  at::Tensor tensor;
+};
+
 // Remembers parameters and buffers weakly, and labels them and what belongs to them whenever asked.
-// A label holds for a block's whole life, so once a step is often enough. Needs the GIL.
+// A label holds for a block's whole life, so once a step is often enough. Not thread-safe: under the
+// GIL where there is one.
 class Labels {
  public:
   Labels(Recorder& recorder, Devices& devices) : recorder_(recorder), devices_(devices) {}
@@ -32,9 +40,9 @@ class Labels {
   // The same at a place that every step has: while steps repeat, this and label_state() leave it to
   // the tape (see StepTape).
   void label_alive_in_step();
-  // Labels what an optimizer keeps: `state` is its dict from parameters to dicts.
-  void label_state(PyObject* state);
-  void label_inputs(PyObject* args, PyObject* kwargs);
+  // Labels what an optimizer keeps, which is only asked for when it is needed.
+  void label_state(const std::function<std::vector<StateTensor>()>& state);
+  void label_inputs(std::span<const at::Tensor> tensors);
   // Whose this block is; what it is for, its life says.
   void label_owner(const at::Tensor& tensor, ModuleId module, NameId name);
 
@@ -42,7 +50,7 @@ class Labels {
   // Other devices' allocators have told about theirs.
   void adopt(const at::Tensor& tensor);
   void adopt_all();
-  void adopt_state(PyObject* state);
+  void adopt_state(std::span<const StateTensor> state);
 
  private:
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
@@ -61,8 +69,6 @@ class Labels {
   [[nodiscard]] const Meaning* find(const at::Tensor& tensor) const;
   template <class F>
   void for_each_known(F&& f);
-  template <class F>
-  static void for_each_state(PyObject* state, F&& f);
 
   Recorder& recorder_;
   Devices& devices_;

@@ -13,13 +13,11 @@ namespace peakline::capture {
 namespace {
 
 constexpr std::uint64_t kCudaRounding = 512;
-Session* g_session = nullptr;  // that is not stopped; under the GIL
+Session* g_session = nullptr;  // that is not stopped; under the GIL where there is one
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(Spool& spool, const SessionOptions& options,
-                                                PyTypeObject* module_type,
-                                                ModuleCalls::Discover discover) {
+Result<Recorder*> Session::begin(Spool& spool, const SessionOptions& options) {
   // A forked child may record for itself: its parent's session is only in the way.
   if (g_session != nullptr && !g_session->recorder_.live()) static_cast<void>(g_session->stop());
   if (g_session != nullptr) {
@@ -29,25 +27,24 @@ Result<std::unique_ptr<Session>> Session::start(Spool& spool, const SessionOptio
   }
   WriterOptions writing;
   if (options.max_size > 0) writing.filter = make_size_bound(Bytes(options.max_size));
-  Result<Recorder*> recorder =
-      Recorder::start(spool, options.info, options.stacks, std::move(writing));
-  if (!recorder.ok()) return recorder.status();
-  return std::unique_ptr<Session>(
-      new Session(**recorder, options, module_type, std::move(discover)));
+  return Recorder::start(spool, options.info, options.stacks, std::move(writing));
 }
 
-Session::Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
-                 ModuleCalls::Discover discover)
+Result<std::unique_ptr<Session>> Session::start(Spool& spool, const SessionOptions& options) {
+  Result<Recorder*> recorder = begin(spool, options);
+  if (!recorder.ok()) return recorder.status();
+  return std::unique_ptr<Session>(new Session(**recorder, options));
+}
+
+Session::Session(Recorder& recorder, const SessionOptions& options)
     : recorder_(recorder),
       devices_(*new Devices(recorder)),
       labels_(recorder, devices_),
-      options_(options),
-      modules_(module_type, std::move(discover),
-               [this](PyObject* args, PyObject* kwargs) { labels_.label_inputs(args, kwargs); }) {
+      options_(options) {
   g_session = this;
 }
 
-Session::~Session() { static_cast<void>(stop()); }
+Session::~Session() { static_cast<void>(Session::stop()); }
 
 Status Session::watch() {
   Result<std::unique_ptr<HostAllocatorObserver>> host = HostAllocatorObserver::install();
@@ -84,7 +81,6 @@ Status Session::stop() {
   CudaTrace::stop();
   cuda_reports_.reset();
   host_.reset();
-  modules_.detach();
   return recorder_.stop();
 }
 
@@ -120,13 +116,6 @@ void Session::total(int cuda_device, std::uint64_t bytes) {
   CudaTrace::finish(recorder_, cuda_device);
   recorder_.push(
       {.size = bytes, .kind = RawKind::kTotal, .device = devices_.cuda(cuda_device).raw()});
-}
-
-ModuleId Session::add_module(PyObject* module, const std::string& path, const std::string& type,
-                             ModuleId parent) {
-  const ModuleId id = recorder_.words().module(path, type, parent);
-  modules_.add(module, id);
-  return id;
 }
 
 void Session::add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <Python.h>
 
 #include <cstdint>
 #include <memory>
@@ -19,7 +18,7 @@
 #include "capture/host_allocator.h"
 #include "capture/labels.h"
 #include "capture/listeners.h"
-#include "capture/module_calls.h"
+#include "capture/module_scope.h"
 #include "capture/op_observer.h"
 #include "capture/recorder.h"
 #include "capture/spool.h"
@@ -36,23 +35,22 @@ struct SessionOptions {
   StackOptions stacks;
 };
 
-// At most one at a time in a process. All functions need the GIL; start and stop the same thread.
+// At most one at a time in a process. Not thread-safe: under the GIL where there is one; start and stop
+// the same thread. Who sees modules being called is apart: python/python_session.h is for Python's.
 //
 //   start() -> baseline: adopt, blocks, labels -> watch() -> events ... -> stop()
 class Session {
  public:
   // Refuses when another session is running in this process, or the process cannot be watched.
-  static Result<std::unique_ptr<Session>> start(Spool& spool, const SessionOptions& options,
-                                                PyTypeObject* module_type,
-                                                ModuleCalls::Discover discover);
-  ~Session();
+  static Result<std::unique_ptr<Session>> start(Spool& spool, const SessionOptions& options);
+  virtual ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   // The baseline is written; from here on observers see what happens.
   Status watch();
   // torch is as it was before start(), and the recording is complete. Later calls do nothing.
-  Status stop();
+  virtual Status stop();
   // The recording can be read up to this point.
   Status sync() { return recorder_.sync(); }
   // Tracking ends here, because of something that went wrong, and the program goes on as if nobody had
@@ -73,13 +71,11 @@ class Session {
   // What the allocator counts now; what the recording counts must be the same.
   void total(int cuda_device, std::uint64_t bytes);
 
-  ModuleId add_module(PyObject* module, const std::string& path, const std::string& type,
-                      ModuleId parent);
-  void watch_type(PyTypeObject* type) { modules_.watch(type); }
-  // None when it is not known.
-  [[nodiscard]] ModuleId find_module(PyObject* module) const { return modules_.find(module); }
+  ModuleId add_module(const std::string& path, const std::string& type, ModuleId parent) {
+    return recorder_.words().module(path, type, parent);
+  }
   // The one whose forward runs on this thread; none outside.
-  [[nodiscard]] ModuleId running_module() const { return ModuleCalls::running(recorder_); }
+  [[nodiscard]] ModuleId running_module() const { return capture::running_module(recorder_); }
   void add_tensor(const at::Tensor& tensor, CategoryId category, ModuleId module,
                   const std::string& name);
   // The block was allocated for `module`, though another one may run; `name` says where.
@@ -100,9 +96,11 @@ class Session {
   // Only in this process; a forked child neither records nor stops.
   [[nodiscard]] bool recording() const noexcept { return current_recorder() == &recorder_; }
 
+ protected:
+  static Result<Recorder*> begin(Spool& spool, const SessionOptions& options);
+  Session(Recorder& recorder, const SessionOptions& options);
+
  private:
-  Session(Recorder& recorder, const SessionOptions& options, PyTypeObject* module_type,
-          ModuleCalls::Discover discover);
   Status watch_cuda();
   [[nodiscard]] bool takes_stacks() const noexcept;
 
@@ -110,7 +108,6 @@ class Session {
   Devices& devices_;
   Labels labels_;
   SessionOptions options_;
-  ModuleCalls modules_;
   std::unique_ptr<HostAllocatorObserver> host_;
   std::unique_ptr<OpObserver> ops_;
   std::optional<Listening> cuda_reports_;  // where the allocator has no trace

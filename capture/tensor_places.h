@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <Python.h>
 
 #include <cstdint>
 #include <functional>
@@ -24,12 +23,13 @@ Place place_of(const c10::StorageImpl& storage, Devices& devices);
 
 // Calls `found` with every storage behind `tensor`: one for a plain tensor; indices and values of a
 // sparse one; the inner tensors of a wrapper such as DTensor. False when a wrapper does not say what
-// is inside it: its __tensor_flatten__ raises, or gives something else. Needs the GIL.
+// is inside it: its __tensor_flatten__ raises, or gives something else. Needs the GIL where there is one.
 bool for_each_storage(const at::Tensor& tensor,
                       const std::function<void(c10::StorageImpl&)>& found);
 
-// Adds every tensor in a tuple, list or dict, and in those inside it. Runs no Python code, which could
-// change them meanwhile. Needs the GIL.
-void collect_tensors(PyObject* object, std::vector<at::Tensor>& tensors, int depth = 4);
+// The parts of a wrapper tensor whose class is Python's; throws what Python raises. Without one, as in
+// a C++ program, such tensors do not say what is inside them.
+using WrapperParts = std::vector<at::Tensor> (*)(const at::Tensor& wrapper);
+void set_wrapper_parts(WrapperParts parts) noexcept;
 
 }  // namespace peakline::capture

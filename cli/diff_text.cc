@@ -15,13 +15,17 @@ std::string row_name(const Change& change) {
   return change.members > 1 ? fmt::format("{} ({} modules)", name, grouped(change.members)) : name;
 }
 
+// `is_line`: of "model.py:12 forward: text" only the place stands beside the numbers, as in `show`.
 std::string table(std::string_view title, const std::vector<Change>& rows, std::size_t top,
-                  const Paint& paint) {
+                  const Paint& paint, bool is_line = false) {
   if (rows.empty()) return "";
   Table table({std::string(title), "Before", "After", "Change"});
   for (std::size_t i = 0; i < std::min(top, rows.size()); ++i) {
-    table.add({row_name(rows[i]), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
+    const std::string name = row_name(rows[i]);
+    const std::size_t end = is_line ? std::min(name.find(' '), name.size()) : name.size();
+    table.add({name.substr(0, end), dash_or_size(rows[i].before), dash_or_size(rows[i].after),
                signed_size(rows[i].grown())});
+    if (end < name.size()) table.note(name.substr(end + 1));
   }
   std::string out = "\n" + table.render(paint);
   if (rows.size() > top) {
@@ -96,7 +100,7 @@ std::string changes_text(const RunDiff& diff, std::size_t top, const Paint& pain
   if (wanted(DiffBy::kCategory)) out += table("Category", diff.categories, top, paint);
   if (wanted(DiffBy::kModule)) out += table("Module, itself", diff.module_groups, top, paint);
   if (wanted(DiffBy::kOp)) out += table("Op", diff.ops, top, paint);
-  if (wanted(DiffBy::kLine)) out += table("Line", diff.lines, top, paint);
+  if (wanted(DiffBy::kLine)) out += table("Line", diff.lines, top, paint, true);
   if (by == DiffBy::kFile) out += table("File", by_file(diff.lines), top, paint);
   if (by == DiffBy::kFunction) out += table("Function", by_function(diff.lines), top, paint);
   return out;

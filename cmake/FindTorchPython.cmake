@@ -1,4 +1,4 @@
-# The torch next to Python, as the target torch::python.
+# The torch next to Python, as the targets torch::libtorch and torch::python.
 # torch's own CMake package is not used: with a CUDA build it insists on a whole CUDA toolkit.
 # -I makes Python see its own site-packages even inside pip's isolated build environment.
 set(PEAKLINE_TORCH_ROOT "" CACHE PATH "A folder with torch/ in it, unpacked and not installed; default: the torch beside Python")
@@ -30,11 +30,14 @@ if(torch_series VERSION_LESS 2.11 OR torch_series VERSION_GREATER 2.15)
   message(FATAL_ERROR "peakline supports torch 2.11 to 2.15, and found ${TORCH_VERSION} in ${TORCH_DIR}")
 endif()
 
-add_library(torch::python INTERFACE IMPORTED)
-target_include_directories(torch::python SYSTEM INTERFACE
+# torch::libtorch is what C++ programs need; torch::python adds the part that knows Python.
+add_library(torch::libtorch INTERFACE IMPORTED)
+target_include_directories(torch::libtorch SYSTEM INTERFACE
   "${TORCH_DIR}/include" "${TORCH_DIR}/include/torch/csrc/api/include")
-foreach(lib torch torch_cpu torch_python c10)
-  target_link_libraries(torch::python INTERFACE "${TORCH_DIR}/lib/lib${lib}.so")
+foreach(lib torch torch_cpu c10)
+  target_link_libraries(torch::libtorch INTERFACE "${TORCH_DIR}/lib/lib${lib}.so")
 endforeach()
+add_library(torch::python INTERFACE IMPORTED)
+target_link_libraries(torch::python INTERFACE torch::libtorch "${TORCH_DIR}/lib/libtorch_python.so")
 set(TorchPython_FOUND TRUE)
 message(STATUS "torch ${TORCH_VERSION} in ${TORCH_DIR}")

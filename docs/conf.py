@@ -37,7 +37,9 @@ ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>', re.MULTILINE)
 OTHER_PAGES = "<!-- pages that no list names -->"
 GENERATED = {
     "<!-- the Python reference -->": lambda: python_api.page(ROOT / "python"),
-    "<!-- the C++ reference -->": lambda: cpp_api.page([ROOT / "core/include"]),
+    "<!-- the C++ reference -->": lambda: cpp_api.page(
+        [ROOT / "core/include", ROOT / "libtorch/include"]
+    ),
 }
 
 

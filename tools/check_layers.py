@@ -3,8 +3,9 @@
     python tools/check_layers.py [ROOT]
 
 core knows neither torch nor Python nor the layers above it; cli knows core; capture knows core and
-torch; vgpu knows capture as well; planner knows nobody, since cuDNN may end its process; a public
-header reaches into no private folder.
+torch, and Python in one folder alone; vgpu knows capture as well; libtorch, for C++ programs, knows
+all of these and no Python; planner knows nobody, since cuDNN may end its process; a public header
+reaches into no private folder. The longest folder that a file lies in decides.
 """
 
 import re
@@ -14,7 +15,15 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 TORCH = ("torch/", "ATen/", "c10/", "caffe2/")
-PYTHON = ("Python.h", "pybind11/")
+PYTHON = (
+    "Python.h",
+    "pybind11/",
+    "torch/extension.h",
+    "torch/python.h",
+    "torch/csrc/autograd/python_",
+    "torch/csrc/utils/device_lazy_init.h",
+    "torch/csrc/utils/pybind.h",
+)
 PRIVATE = (
     "base/",
     "trace/",
@@ -46,10 +55,25 @@ RULES: dict[str, tuple[tuple[str, ...], str]] = {
         (*TORCH, *PYTHON, *PRIVATE, "capture/", "vgpu/", "planner/"),
         "cli knows core's public words",
     ),
-    "capture/": (("vgpu/", "cli/", "planner/", "fmt/"), "capture knows torch, Python and core"),
+    "capture/": (
+        (*PYTHON, "capture/python/", "vgpu/", "cli/", "planner/", "libtorch/", "fmt/"),
+        "capture knows torch and core; what is Python's is in capture/python",
+    ),
+    "capture/python/": (
+        ("vgpu/", "cli/", "planner/", "libtorch/", "fmt/"),
+        "capture/python knows torch, Python and core",
+    ),
     "vgpu/": (
-        (*PYTHON, *PRIVATE, "cli/", "planner/", "fmt/"),
+        (*PYTHON, *PRIVATE, "capture/python/", "cli/", "planner/", "libtorch/", "fmt/"),
         "vgpu knows torch, capture and core's public words",
+    ),
+    "libtorch/": (
+        (*PYTHON, *PRIVATE, "capture/python/", "cli/", "planner/", "fmt/"),
+        "libtorch is for programs without Python",
+    ),
+    "libtorch/include/": (
+        (*PYTHON, *PRIVATE, "capture/", "vgpu/", "cli/", "planner/", "libtorch/", "fmt/"),
+        "public headers know torch and the public words alone",
     ),
     "planner/": (
         (*TORCH, *PYTHON, *PRIVATE, "peakline/", "capture/", "vgpu/", "cli/", "fmt/", "cudnn"),
@@ -75,13 +99,14 @@ def source_files(root: Path) -> list[Path]:
 def violations(root: Path) -> list[str]:
     found = []
     for path in sorted(source_files(root)):
-        for folder, (forbidden, why) in RULES.items():
-            if not str(path).startswith(folder):
-                continue
-            for number, line in enumerate((root / path).read_text().splitlines(), 1):
-                match = INCLUDE.match(line)
-                if match and match[1].startswith(forbidden):
-                    found.append(f"{path}:{number}: includes {match[1]}, but {why}")
+        folders = [folder for folder in RULES if str(path).startswith(folder)]
+        if not folders:
+            continue
+        forbidden, why = RULES[max(folders, key=len)]
+        for number, line in enumerate((root / path).read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match and match[1].startswith(forbidden):
+                found.append(f"{path}:{number}: includes {match[1]}, but {why}")
     return found
 
 

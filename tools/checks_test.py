@@ -38,6 +38,13 @@ class CheckLayers(unittest.TestCase):
         files = {"core/include/peakline/a.h": '#include "ledger/peak.h"'}
         assert run("check_layers.py", files).returncode == 1
 
+    def test_pythons_part_of_capture_is_a_folder_of_its_own(self) -> None:
+        for header in ("Python.h", "torch/csrc/autograd/python_variable.h"):
+            lines = f"#include <{header}>\n"
+            for folder in ("capture", "vgpu", "libtorch"):
+                assert run("check_layers.py", {f"{folder}/a.cc": lines}).returncode == 1, folder
+            assert run("check_layers.py", {"capture/python/a.cc": lines}).returncode == 0
+
     def test_capture_may_include_torch_and_core(self) -> None:
         files = {"capture/a.cc": "#include <ATen/ATen.h>\n#include <peakline/event.h>\n"}
         assert run("check_layers.py", files).returncode == 0

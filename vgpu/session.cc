@@ -1,7 +1,5 @@
 #include "vgpu/session.h"
 
-#include <torch/csrc/utils/device_lazy_init.h>
-
 #include <memory>
 
 #include "vgpu/compiled_region.h"
@@ -49,8 +47,6 @@ void leave() {
   if (engine->conv_planner() != nullptr) engine->conv_planner()->close();
   unregister_factories();
   remove_hooks();
-  // Python's torch.cuda initialises itself again where a real GPU is used next.
-  torch::utils::set_requires_device_init(at::kCUDA, true);
 }
 
 }  // namespace peakline::vgpu

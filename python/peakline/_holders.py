@@ -8,8 +8,10 @@ function that is running, of a class.
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import re
+import reprlib
 import sys
 import types
 from collections import deque
@@ -18,12 +20,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 _MOST_OBJECTS = 2_000  # at one distance from a tensor
 _MOST_LEVELS = 20
 _MOST_NODES = 200_000  # of autograd's graphs
+_MOST_PARTS = 6  # of a key
 _CLOSURE = "<closure "
+_OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itself
 _HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+# Python's collector knows neither what C++ holds nor what arrays and buffers share.
+NOT_FOUND = "(no variable found; C++ or a NumPy array may hold it)"
 
 
 @dataclass(frozen=True)
@@ -34,14 +43,17 @@ class Holder:
     device: str
     shape: tuple[int, ...]
     dtype: str
-    path: str  # 'Trainer.history[17]["loss"]'; "" when only torch itself holds it
+    path: str  # "Trainer.history[17]['loss']"; "" when no variable was found
 
     def __str__(self) -> str:
         size = torch.Size(self.shape)
-        return f"{self.path or '(not from Python)'}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
+        return f"{self.path or NOT_FOUND}: {tuple(size)} {self.dtype}, {self.bytes} bytes"
 
 
-def find_holders(n: int, device: torch.device | None) -> list[Holder]:
+def find_holders(
+    n: int, device: torch.device | None, error: BaseException | None = None
+) -> list[Holder]:
+    """The functions that `error` has just ended count as running."""
     gc.collect()
     tensors = _living_tensors()
     found = _by_storage(tensors, device)
@@ -49,7 +61,7 @@ def find_holders(n: int, device: torch.device | None) -> list[Holder]:
     largest = sorted(found.values(), key=lambda held: -held.bytes)[:n]
     ours = {id(tensors), id(found), id(largest), *(id(held.tensors) for held in found.values())}
     ours |= {id(held.__dict__) for held in found.values()} | {id(held) for held in found.values()}
-    search = _Search(ours)
+    search = _Search(ours, error)
     return [held.holder(search) for held in largest]
 
 
@@ -70,12 +82,22 @@ class _Held:
             path = path or search.path_to(tensor)
         if not path and self.saved_by is not None:
             root, node = self.saved_by
-            path = (search.path_to(root) or "a tensor") + f".grad_fn, saved for {node}"
+            at = search.path_to(root)
+            path = f"{at}.grad_fn, saved for {node}" if at else f"a graph, saved for {node}"
         return Holder(self.bytes, self.device, self.shape, self.dtype, path)
 
 
 def _living_tensors() -> list[torch.Tensor]:
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    return [tensor for tensor in found if not _is_imagined(tensor)]
+
+
+def _is_imagined(tensor: torch.Tensor) -> bool:
+    """What a compiler reckons with, and meta tensors, take no memory. Asking one of symbolic size
+    for that size may even fail."""
+    if issubclass(type(tensor), FakeTensor):
+        return tensor.fake_mode.shape_env is not None  # type: ignore[attr-defined]
+    return tensor.is_meta
 
 
 def _storage_of(tensor: torch.Tensor) -> int | None:
@@ -114,20 +136,37 @@ def _is_on(tensor: torch.Tensor, device: torch.device | None) -> bool:
 def _add_saved(
     found: dict[int, _Held], tensors: list[torch.Tensor], device: torch.device | None
 ) -> None:
-    """What autograd's graphs have saved, and no variable of Python's shows."""
+    """What autograd's graphs have saved: it may be that no variable of Python's leads to it."""
     known = {_storage_of(tensor) for tensor in tensors}
     met: set[Any] = set()
-    for root in tensors:
-        if root.grad_fn is None:
-            continue
+    for root in _last_results(tensors):
         for node in _nodes(root.grad_fn, met):
             for tensor in _saved_in(node):
                 storage = _storage_of(tensor)
-                if storage is None or storage in known or not _is_on(tensor, device):
+                if storage is None or not _is_on(tensor, device):
                     continue
-                known.add(storage)
-                found[storage] = _Held(tensor)
-                found[storage].saved_by = (root, node.name())
+                if storage not in known:
+                    known.add(storage)
+                    found[storage] = _Held(tensor)
+                held = found.get(storage)
+                if held is not None and held.saved_by is None:
+                    held.saved_by = (root, node.name())
+
+
+def _last_results(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors with a graph; those that no other tensor's graph leads to come first, since variables
+    show them."""
+    roots = [tensor for tensor in tensors if tensor.grad_fn is not None]
+    below: set[Any] = set()
+    for root in roots:
+        for node in _below(root.grad_fn):
+            for _ in _nodes(node, below):
+                pass
+    return sorted(roots, key=lambda root: root.grad_fn in below)
+
+
+def _below(node: Any) -> list[Any]:
+    return [below for below, _ in node.next_functions if below is not None]
 
 
 def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
@@ -138,7 +177,7 @@ def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
             continue
         met.add(node)
         yield node
-        waiting += [below for below, _ in node.next_functions if below is not None]
+        waiting += _below(node)
 
 
 def _saved_in(node: Any) -> Iterator[torch.Tensor]:
@@ -162,8 +201,8 @@ def _saved_in(node: Any) -> Iterator[torch.Tensor]:
 class _Search:
     """Finds ways from variables to objects, backwards."""
 
-    def __init__(self, ours: set[int]) -> None:
-        self._frames = list(_running_frames())
+    def __init__(self, ours: set[int], error: BaseException | None) -> None:
+        self._frames = _ended_frames(error) + _running_frames()
         self._running = {id(frame) for frame in self._frames}
         self._locals = dict(self._variables())
         self._globals = {
@@ -178,7 +217,7 @@ class _Search:
         for frame in reversed(self._frames):
             if frame.f_locals is frame.f_globals:
                 continue
-            for name, value in frame.f_locals.items():
+            for name, value in _variables_of(frame):
                 yield id(value), f"{frame.f_code.co_qualname}(): {name}"
 
     def path_to(self, wanted: object) -> str:
@@ -238,6 +277,8 @@ class _Search:
         if isinstance(referrer, types.FrameType):
             # What running functions hold is known by their variables.
             return id(referrer) in self._running or _is_own_frame(referrer)
+        if isinstance(referrer, types.GeneratorType):
+            return referrer.gi_code.co_filename.startswith(_HERE)
         return False
 
 
@@ -262,13 +303,39 @@ def _hint(referrer: object, path: str) -> str:
     return type(referrer).__qualname__ + path if path.startswith(".") else ""
 
 
-def _running_frames() -> Iterator[types.FrameType]:
-    for frame in sys._current_frames().values():
-        at: types.FrameType | None = frame
+def _running_frames() -> list[types.FrameType]:
+    """Of the program. A frame of ours in a variable of its own would be a cycle, and keep all that
+    every function around it knows until the next collection."""
+    found: list[types.FrameType] = []
+    at: types.FrameType | None = None
+    for at in sys._current_frames().values():
         while at is not None:
             if not _is_own_frame(at):
-                yield at
+                found.append(at)
             at = at.f_back
+    return found
+
+
+def _ended_frames(error: BaseException | None) -> list[types.FrameType]:
+    """The innermost first."""
+    found: list[types.FrameType] = []
+    at = None if error is None else error.__traceback__
+    while at is not None:
+        if not _is_own_frame(at.tb_frame):
+            found.insert(0, at.tb_frame)
+        at = at.tb_next
+    return found
+
+
+def _variables_of(frame: types.FrameType) -> list[tuple[str, Any]]:
+    """Before Python 3.13 a function's frame makes a dict to answer this, and keeps it: what the
+    function deletes later would live on. So it is emptied, unless somebody else has it, too."""
+    variables = frame.f_locals
+    found = list(variables.items())
+    is_a_copy = frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict
+    if is_a_copy and sys.getrefcount(variables) <= _OWN_REFERENCES and sys.gettrace() is None:
+        variables.clear()
+    return found
 
 
 def _is_own_frame(frame: types.FrameType) -> bool:
@@ -306,10 +373,25 @@ def _step(referrer: Any, thing: object) -> str | None:
 def _key(referrer: dict[Any, Any], thing: object) -> str | None:
     for key, value in list(referrer.items()):
         if value is thing:
-            return f"[{key!r}]"
+            return f"[{_as_text(key)}]"
         if key is thing:
             return "[key]"
     return None
+
+
+def _as_text(key: object) -> str:
+    """Of plain values only: another object's own text may be long, and cost memory to make."""
+    if isinstance(key, torch.Tensor):
+        return f"{type(key).__name__} of {tuple(key.shape)}"
+    if isinstance(key, type):
+        return key.__qualname__
+    if type(key) is tuple and len(key) <= _MOST_PARTS:
+        return "(" + ", ".join(map(_as_text, key)) + ("," if len(key) == 1 else "") + ")"
+    if type(key) in (str, bytes):
+        return reprlib.repr(key)
+    if key is None or isinstance(key, (bool, int, float, torch.device, torch.dtype)):
+        return repr(key)
+    return type(key).__qualname__
 
 
 def _index(referrer: Iterable[Any], thing: object) -> str | None:
@@ -339,7 +421,7 @@ def _of_function(function: types.FunctionType, thing: object) -> str | None:
 
 def _of_frame(frame: types.FrameType, thing: object) -> str | None:
     """Of a function that is over, and kept by a traceback or a generator."""
-    for name, value in frame.f_locals.items():
+    for name, value in _variables_of(frame):
         if value is thing:
             return f" → {frame.f_code.co_qualname}(): {name}"
     return None

@@ -36,24 +36,24 @@ class OomFacts:
     growth: list[dict[str, Any]] = field(default_factory=list)
 
 
-def gather(run: Run, message: str) -> OomFacts:
+def gather(run: Run, error: BaseException) -> OomFacts:
     """While the tensors still live. Raises ValueError when the recording saw no failure."""
     answers = json.loads(run.to_json())
     failed = [one for one in [answers, *answers["devices"]] if one.get("failure")]
     if not failed:
-        raise ValueError("the recording saw no allocation fail")
+        raise ValueError("no allocation failed while it was tracked, so there is none to explain")
     found = failed[0]
     segments = _segments(found["device"])
     limit = found["memory_limit"] or _limit(found["device"])
     free = [size for segment in segments for size, in_use in segment.blocks if not in_use]
     return OomFacts(
-        message=message,
+        message=str(error),
         device=found["device"],
         failure=found["failure"],
         limit=limit,
         segments=segments,
         largest_free=max(free, default=0),
-        holders=find_holders(_HOLDERS, torch.device(found["device"])),
+        holders=find_holders(_HOLDERS, torch.device(found["device"]), error),
         advice=advice(simulate(run, memory=limit, device=found["device"], compare=True)),
         growth=found.get("growth", []),
     )

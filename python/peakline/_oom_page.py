@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
+from peakline._holders import NOT_FOUND
 from peakline._oom_facts import OomFacts, Segment
 from peakline.run import format_size
 
@@ -129,7 +130,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[Any, ...]]
 def _holders(facts: OomFacts) -> str:
     rows = [
         (
-            f"<code>{_text(held.path or '(not from Python)')}</code><br>"
+            f"<code>{_text(held.path or NOT_FOUND)}</code><br>"
             f"<small>{_text(held.shape)} {_text(held.dtype)}</small>",
             format_size(held.bytes),
         )

@@ -29,6 +29,22 @@ def session_arguments(stacks: str, source: bool) -> tuple[int | None, bool, list
     return _FROM_BYTES[stacks], source, library, [_HERE]
 
 
+def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The innermost place of the program's own, of a recorded stack as JSON has it. Of torch's and
+    Python's own places it has one at most, the innermost."""
+    if len(stack) > 1 and _is_library(stack[0]["file"]):
+        return stack[1]
+    return stack[0] if stack else None
+
+
+def _is_library(file: str) -> bool:
+    _, _, (of_torch, *of_python), _ = session_arguments("all", True)
+    if file.startswith((os.path.join(of_torch, ""), "<frozen ")):
+        return True
+    is_installed = "/site-packages/" in file or "/dist-packages/" in file
+    return not is_installed and file.startswith(tuple(os.path.join(one, "") for one in of_python))
+
+
 def _stdlib() -> list[str]:
     paths: dict[str, Any] = sysconfig.get_paths()
     return [paths["stdlib"], paths["platstdlib"], os.path.dirname(os.path.abspath(os.__file__))]

@@ -125,16 +125,21 @@ class FirstInputs:
         self._samples = 0
         self._tokens = 0
         self._seen = 0
+        self._frames_before = _dynamo_frames()
 
     def step_ended(self) -> None:
         self._seen += 1
         self.close()
-        if self._seen == 1 and not _compiles():
+        if self._seen == 1 and not self._compiles():
             self._handle = register_module_forward_pre_hook(self._found)
         elif self._seen == 2 and self._root is not None:
             self._handle = self._root.register_forward_pre_hook(self._called, with_kwargs=True)
-        elif self._seen == 2 and _compiles():
+        elif self._seen == 2 and self._compiles():
             self._handle = _CompiledCalls(self._called)
+
+    def _compiles(self) -> bool:
+        """This program, and not another one before it in the same process."""
+        return _dynamo_frames() not in (0, self._frames_before)
 
     def close(self) -> None:
         if self._handle is not None:
@@ -159,10 +164,11 @@ class FirstInputs:
         return {name: count for name, count in found.items() if count}
 
 
-def _compiles() -> bool:
-    """Dynamo counts the frames that it has looked at. Who has imported it need not have used it."""
+def _dynamo_frames() -> int:
+    """How many frames Dynamo has looked at, in the life of this process. Who has imported it need
+    not have used it."""
     utils = sys.modules.get("torch._dynamo.utils")
-    return utils is not None and bool(utils.counters["frames"])
+    return 0 if utils is None else sum(utils.counters["frames"].values())
 
 
 class _CompiledCalls:

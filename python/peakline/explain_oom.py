@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from pathlib import Path
 from types import TracebackType
 
@@ -59,9 +58,11 @@ class explain_oom:
         try:
             if self._tracker is not None:
                 self._tracker.label_alive()
-            page = _oom_page.render(gather(self._run, str(error)))
+            page = _oom_page.render(gather(self._run, error))
             self._path.write_text(page, encoding="utf-8")
+            said = f"{self._path} explains it"
+        except ValueError as why:
+            said = f"{self._path} is not written: {why}"
         except Exception as failure:  # the program's own error is what matters
-            warnings.warn(f"peakline could not explain it: {failure!r}", stacklevel=3)
-            return
-        print(f"peakline: memory ran out; {self._path} explains it", file=sys.stderr)
+            said = f"{self._path} is not written, for an error of peakline's own: {failure!r}"
+        print(f"peakline: memory ran out; {said}", file=sys.stderr)

@@ -17,6 +17,7 @@ from peakline._steps import Steps
 from peakline._timing import Timing
 
 format_size = _C.format_size
+_NOTHING_YET = "nothing was allocated in this run yet, so there is nothing to say"
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,12 @@ class Run:
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
         if self._summary is None or self._sync is not None:
-            self._summary = _C.summarize(self._spool, self._name, advise=not grows)
+            try:
+                self._summary = _C.summarize(self._spool, self._name, advise=not grows)
+            except ValueError as error:
+                if grows and "no whole chunk" in str(error):  # of a run that has just begun
+                    raise ValueError(_NOTHING_YET) from None
+                raise
         if not grows:
             self._sync = None  # complete: this answer holds
         return self._summary
@@ -251,7 +257,7 @@ class Run:
         """The memory of `device` up to now, at a low cost: for questions while the run goes on."""
         found = self.live_devices()
         if not found:
-            raise ValueError("nothing was allocated in this run yet, so there is nothing to say")
+            raise ValueError(_NOTHING_YET)
         if device is None:
             return found[0]
         name = _device_name(device)

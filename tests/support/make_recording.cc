@@ -13,6 +13,7 @@
 //   empty             nothing at all
 //   synthetic:EVENTS  a transformer's training of about that many events; synthetic-stacks:EVENTS: with
 //                     call stacks
+//   live:BLOCKS       so many blocks alive at once
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -200,9 +201,28 @@ Status write_synthetic(const std::string& path, std::uint64_t events, bool stack
   return writer.close();
 }
 
+Status write_live(const std::string& path, std::uint64_t blocks) {
+  constexpr std::uint64_t kSize = 512;
+  Result<std::unique_ptr<Sink>> sink = open_file_sink(path);
+  if (!sink.ok()) return sink.status();
+  TraceWriter writer(std::move(*sink));
+  const DeviceId gpu = writer.device({"cuda:0", "NVIDIA H200", Bytes(std::int64_t{139} << 30)});
+  const OpId op = writer.op("aten::empty");
+  writer.write({TimeNs(0), ThreadId{}, OpBegin{op}});
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    writer.write({TimeNs(static_cast<std::int64_t>(i)), ThreadId{},
+                  Alloc{BlockId(i + 1), Bytes(kSize), Bytes(kSize), Address((i + 1) * kSize),
+                        StreamId{}, gpu}});
+  }
+  writer.write({TimeNs(static_cast<std::int64_t>(blocks)), ThreadId{}, OpEnd{}});
+  writer.write({TimeNs(static_cast<std::int64_t>(blocks)), ThreadId{}, StepEnd{}});
+  return writer.close();
+}
+
 Status make(const std::string& name, const std::string& path) {
   constexpr const char* kSynthetic = "synthetic:";
   constexpr const char* kWithStacks = "synthetic-stacks:";
+  constexpr const char* kLive = "live:";
   if (name == "training") return training().write(path);
   if (name == "grown") return training(24_MiB).write(path);
   if (name == "odd-names") return odd_names().write(path);
@@ -223,6 +243,9 @@ Status make(const std::string& name, const std::string& path) {
   if (name.starts_with(kWithStacks)) {
     return write_synthetic(
         path, std::strtoull(name.c_str() + std::strlen(kWithStacks), nullptr, 10), true);
+  }
+  if (name.starts_with(kLive)) {
+    return write_live(path, std::strtoull(name.c_str() + std::strlen(kLive), nullptr, 10));
   }
   return invalid_input("no recording is called " + name);
 }

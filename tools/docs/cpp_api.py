@@ -25,6 +25,7 @@ GROUPS = {
         "device_profile", "kernel_memory", "conv_planner", "clock", "cost", "time_rates",
         "measured_calls", "checkpoint_plan",
     ],
+    "Programs that train with libtorch": ["torch", "tracker", "virtual_gpu", "module_call", "api"],
 }  # fmt: skip
 PLUMBING = re.compile(r"^(#pragma once|#include .*|namespace [\w:]+ \{|\}  // namespace.*)$")
 PRIVATE = re.compile(r"\n private:\n.*?\n\};", re.DOTALL)
@@ -42,7 +43,7 @@ def split(source: str) -> tuple[str, str]:
 
 def header_text(path: Path) -> str:
     says, code = split(path.read_text())
-    name = f"{path.parent.name}/{path.name}"
+    name = path.as_posix().rpartition("/include/")[2]  # as a program includes it
     return f"### {name}\n\n{says}\n\n```cpp\n#include <{name}>\n\n{code}\n```"
 
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <peakline/certainty.h>
@@ -70,6 +71,9 @@ struct RegionRow {
   Bytes at_peak;  // held at the device's peak, of what was allocated in it
   Bytes highest;  // the device's total while the program was in it
 };
+
+// In the warning of a summary about growth, between the device and the place.
+inline constexpr std::string_view kGrowsWithEveryStep = " grows with every step: ";
 
 // What keeps more with every step.
 struct GrowthRow {

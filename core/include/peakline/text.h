@@ -21,6 +21,8 @@ std::size_t width(std::string_view text);
 
 // At most `columns` wide: the middle gives way to "…", since both ends of a module path matter.
 std::string shorten(std::string_view text, std::size_t columns);
+// The same, without its end.
+std::string cut(std::string_view text, std::size_t columns);
 
 // Lines of at most kColumns, the first behind `indent` and the others as far in. Breaks between
 // words, and inside those that are longer than a line.
@@ -59,17 +61,23 @@ class Paint {
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  void add(std::vector<std::string> row) { rows_.push_back({std::move(row), false}); }
+  // A remark below the last row, as wide as the table may be; what does not fit is cut off its end.
+  void note(std::string text) { rows_.push_back({{std::move(text)}, true}); }
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   [[nodiscard]] std::string render(const Paint& paint) const;
 
  private:
+  struct Row {
+    std::vector<std::string> cells;
+    bool note = false;
+  };
   [[nodiscard]] std::string line(const std::vector<std::string>& cells,
                                  const std::vector<std::size_t>& widths) const;
   [[nodiscard]] std::vector<std::size_t> widths() const;
 
   std::vector<std::string> header_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<Row> rows_;
 };
 
 }  // namespace peakline

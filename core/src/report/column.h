@@ -8,7 +8,7 @@
 
 namespace peakline {
 
-class Column {
+class PackedColumn {
  public:
   void add(std::int64_t value) {
     auto rest = (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);

@@ -19,14 +19,14 @@ std::string dump(const Json& json) {
 
 template <class Rows, class Value>
 std::string column(const Rows& rows, Value value) {
-  Column out;
+  PackedColumn out;
   for (const auto& row : rows) out.add(static_cast<std::int64_t>(value(row)));
   return out.base64();
 }
 
 template <class Rows, class Value>
 std::string differences(const Rows& rows, Value value) {
-  Column out;
+  PackedColumn out;
   for (const auto& row : rows) out.add_difference(static_cast<std::int64_t>(value(row)));
   return out.base64();
 }
@@ -54,8 +54,8 @@ Json code_words(const Dictionary& dictionary) {
     const CodeLine& line = dictionary.line(LineId(i));
     lines.push_back({line.file.raw(), line.line, line.function.raw(), line.text, line.library});
   }
-  Column callers;
-  Column innermost;
+  PackedColumn callers;
+  PackedColumn innermost;
   for (std::uint32_t i = 0; i < dictionary.stack_count(); ++i) {
     callers.add(dictionary.stack(StackId(i)).caller.raw());
     innermost.add(dictionary.stack(StackId(i)).line.raw());
@@ -105,10 +105,10 @@ Json points_json(const DeviceReport& device) {
 
 Json alive_json(const DeviceReport& device) {
   using Key = const AliveKey&;
-  Column counts;
-  Column keys;
-  Column bytes;
-  Column points;
+  PackedColumn counts;
+  PackedColumn keys;
+  PackedColumn bytes;
+  PackedColumn points;
   auto change = device.changes.begin();
   for (std::uint32_t i = 0; i < device.points.size(); ++i) {
     if (!device.points[i].has_alive) continue;
@@ -135,9 +135,9 @@ Json alive_json(const DeviceReport& device) {
 
 Json map_json(const SegmentMap& map) {
   using Segment = const MapSegment&;
-  Column gaps;
-  Column bytes;
-  Column categories;
+  PackedColumn gaps;
+  PackedColumn bytes;
+  PackedColumn categories;
   for (const MapSegment& segment : map.segments) {
     Bytes at;
     for (const MapBlock& block : segment.blocks) {

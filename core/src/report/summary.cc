@@ -187,7 +187,7 @@ void warn_of_growth(const DeviceSummary& device, std::vector<std::string>& warni
     if (!most.place->text.empty()) where += " (" + most.place->text + ")";
   }
   if (where.empty()) where = "outside of ops";
-  std::string sentence = "memory on " + device.name + " grows with every step: " + where +
+  std::string sentence = "memory on " + device.name + std::string(kGrowsWithEveryStep) + where +
                          " keeps " + format_size(most.per_step) + " of each, " +
                          format_size(most.kept) + " by the last";
   if (const std::size_t more = device.growth.size() - 1; more > 0) {

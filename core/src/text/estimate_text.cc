@@ -137,18 +137,31 @@ std::string out_of_memory(const Json& answer, const Paint& paint) {
   add(json_part::text(oom, "where"));
   add("Alive then, by category: " + listed(json_part::by_name(oom, "by_category")) + ".");
   add("By module: " + listed(json_part::by_name(oom, "by_module")) + ".");
+  const std::vector<NamedBytes> lines = json_part::by_name(oom, "by_line");
+  if (!lines.empty()) add("By line: " + listed(lines) + ".");
   add(json_part::text(oom, "fragmentation"));
   add(json_part::text(oom, "advice"));
   return out;
 }
 
-std::string unknown(const std::vector<std::string>& warnings, const Paint& paint) {
-  if (warnings.empty()) return "";
-  std::string out = "\n" + paint.bold("What the estimate could not know") + "\n";
-  for (const std::string& warning : warnings) {
-    for (const std::string& line : wrapped(printable(warning), "  - ")) out += line + "\n";
+std::string points(std::string_view title, const std::vector<std::string>& sentences,
+                   const Paint& paint) {
+  if (sentences.empty()) return "";
+  std::string out = "\n" + paint.bold(title) + "\n";
+  for (const std::string& sentence : sentences) {
+    for (const std::string& line : wrapped(printable(sentence), "  - ")) out += line + "\n";
   }
   return out;
+}
+
+// A leak is something that the estimate does know.
+std::string warnings_text(const std::vector<std::string>& warnings, const Paint& paint) {
+  std::vector<std::string> leaks;
+  std::vector<std::string> unknown;
+  for (const std::string& warning : warnings) {
+    (warning.find(kGrowsWithEveryStep) == std::string::npos ? unknown : leaks).push_back(warning);
+  }
+  return points("Leaks", leaks, paint) + points("What the estimate could not know", unknown, paint);
 }
 
 struct Rank {
@@ -212,7 +225,7 @@ Result<std::string> estimate_text(std::string_view answer, std::string_view what
   return out + head(json, summary, paint) + category_bars(device, paint) + modules(device, paint) +
          step_table(steps, kSteps, paint) + other_devices(summary, paint) +
          out_of_memory(json, paint) + advice_lines(summary.advice, paint) +
-         unknown(summary.warnings, paint) + ranks(json, paint);
+         warnings_text(summary.warnings, paint) + ranks(json, paint);
 }
 
 }  // namespace peakline

@@ -19,11 +19,24 @@ struct Row {
   std::uint64_t allocations = 0;
 };
 
+// "model.py:12", short enough to stand beside numbers.
+std::string where_text(const CodePlace& place) {
+  std::string out = short_path(place.file);
+  if (place.line > 0) out += ":" + std::to_string(place.line);
+  return out;
+}
+
+// "forward: return self.head(x)"
+std::string what_text(const CodePlace& place) {
+  if (place.text.empty()) return place.function;
+  return place.function.empty() ? place.text : place.function + ": " + place.text;
+}
+
 std::string name_of(const CodePlace& place, LineGroup group) {
   std::string file = short_path(place.file);
   if (group == LineGroup::kFile) return file;
   if (group == LineGroup::kFunction) return file + " " + place.function;
-  return place_text(place);
+  return where_text(place);
 }
 
 std::string caller_of(const LineRow& row) {
@@ -47,8 +60,10 @@ std::vector<Row> rows_of(const std::vector<LineRow>& lines, LineGroup group) {
     const std::string name = name_of(line.place, group);
     const bool each = group == LineGroup::kLine;
     const std::string caller = each ? caller_of(line) : std::string();
-    const auto [found, fresh] = known.try_emplace(fmt::format("{}\n{}", name, caller), rows.size());
-    if (fresh) rows.push_back({name, each ? line.place.text : "", caller, {}, {}, {}, 0});
+    const std::string key =
+        fmt::format("{}\n{}\n{}", name, each ? line.place.function : "", caller);
+    const auto [found, fresh] = known.try_emplace(key, rows.size());
+    if (fresh) rows.push_back({name, each ? what_text(line.place) : "", caller, {}, {}, {}, 0});
     add(rows[found->second], line);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
@@ -74,19 +89,12 @@ Bytes without_line(const DeviceSummary& device) {
 }
 
 std::string growth_name(const GrowthRow& row) {
-  if (row.place) return place_text(*row.place);
+  if (row.place) return where_text(*row.place);
   if (row.op.empty() && row.module.empty()) return "(outside of ops)";
   return row.module.empty() ? row.op : row.op + " in " + row.module;
 }
 
 }  // namespace
-
-std::string place_text(const CodePlace& place) {
-  std::string out = short_path(place.file);
-  if (place.line > 0) out += ":" + std::to_string(place.line);
-  if (!place.function.empty()) out += " " + place.function;
-  return out;
-}
 
 std::string line_section(const DeviceSummary& device, LineGroup group, std::size_t top,
                          const Paint& paint) {
@@ -97,8 +105,8 @@ std::string line_section(const DeviceSummary& device, LineGroup group, std::size
     const Row& row = rows[i];
     table.add({printable(row.name), dash_or_size(row.at_peak), format_size(row.allocated),
                format_size(row.largest), grouped(row.allocations)});
-    if (!row.remark.empty()) table.add({"  " + printable(row.remark), "", "", "", ""});
-    if (!row.caller.empty()) table.add({"  " + printable(row.caller), "", "", "", ""});
+    if (!row.remark.empty()) table.note(printable(row.remark));
+    if (!row.caller.empty()) table.note(printable(row.caller));
   }
   const Bytes rest = without_line(device);
   if (rest > Bytes{}) table.add({"(no line known)", format_size(rest), "", "", ""});
@@ -121,20 +129,33 @@ std::string region_section(const DeviceSummary& device, const Paint& paint) {
   return "\n" + paint.bold("Regions") + "\n" + table.render(paint);
 }
 
-std::string growth_section(const DeviceSummary& device, std::size_t top, const Paint& paint) {
+namespace {
+
+std::string growth_section(const DeviceSummary& device, std::string_view title, std::size_t top,
+                           const Paint& paint) {
   if (device.growth.empty()) return "";
   Table table({"Kept from", "Each step", "By now", "Blocks", "Steps"});
   for (std::size_t i = 0; i < std::min(top, device.growth.size()); ++i) {
     const GrowthRow& row = device.growth[i];
     table.add({printable(growth_name(row)), format_size(row.per_step), format_size(row.kept),
                grouped(row.blocks), fmt::format("{}-{}", row.first_step, row.last_step)});
-    if (row.place && !row.place->text.empty()) {
-      table.add({"  " + printable(row.place->text), "", "", "", ""});
-    }
+    if (row.place) table.note(printable(what_text(*row.place)));
   }
-  std::string out = "\n" + paint.bold("Grows with every step") + "\n" + table.render(paint);
+  std::string out = "\n" + paint.bold(title) + "\n" + table.render(paint);
   if (device.growth.size() > top) {
     out += paint.dim(fmt::format("  {} more\n", grouped(device.growth.size() - top)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string growth_sections(const Summary& summary, std::size_t top, const Paint& paint) {
+  std::string out;
+  for (const DeviceSummary& device : summary.devices) {
+    std::string title = "Grows with every step";
+    if (&device != summary.main_device()) title += " on " + printable(device.name);
+    out += growth_section(device, title, top, paint);
   }
   return out;
 }

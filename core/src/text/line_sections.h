@@ -11,13 +11,11 @@ namespace peakline {
 // What lines are added up to.
 enum class LineGroup { kLine, kFunction, kFile };
 
-// "models/llama.py:12 forward"
-std::string place_text(const CodePlace& place);
-
 // Each with its heading; empty when the recording has none.
 std::string line_section(const DeviceSummary& device, LineGroup group, std::size_t top,
                          const Paint& paint);
 std::string region_section(const DeviceSummary& device, const Paint& paint);
-std::string growth_section(const DeviceSummary& device, std::size_t top, const Paint& paint);
+// Of every device; the first is what the run is about, and is not named.
+std::string growth_sections(const Summary& summary, std::size_t top, const Paint& paint);
 
 }  // namespace peakline

@@ -129,13 +129,21 @@ std::string one_table(const DeviceSummary& device, const ShowOptions& options, c
       return or_else(line_section(device, LineGroup::kFile, options.top, paint), kNoLines);
     case ShowBy::kRegion:
       return or_else(region_section(device, paint), "The program named no regions.");
-    case ShowBy::kGrowth:
-      return or_else(growth_section(device, options.top, paint),
-                     "Nothing grows with every step of this recording.");
+    case ShowBy::kGrowth:  // which is of all devices
     case ShowBy::kEverything:
       break;
   }
   return "";
+}
+
+std::string growth(const Summary& summary, const ShowOptions& options, const Paint& paint) {
+  constexpr std::uint64_t kFewest = 3;  // steps
+  if (summary.steps_completed < kFewest) {
+    return fmt::format("\nGrowth shows from {} steps on, and this recording has {}.\n", kFewest,
+                       summary.steps_completed);
+  }
+  return or_else(growth_sections(summary, options.top, paint),
+                 "Nothing grows with every step of this recording.");
 }
 
 }  // namespace
@@ -148,13 +156,14 @@ std::string show_text(const std::string& name, const Summary& summary, const Sho
   out += device_title(*device, paint) + peak_lines(*device) + confidence_line(*device);
   out += reserved_line(*device) + limit_line(*device, summary.info.contains("partial")) +
          settings_line(summary);
+  if (options.by == ShowBy::kGrowth) return out + growth(summary, options, paint);
   if (options.by != ShowBy::kEverything) return out + one_table(*device, options, paint);
   out += category_bars(*device, paint);
   out += modules(*device, options.depth, paint);
   out += ops(*device, options.top, paint);
   out += line_section(*device, LineGroup::kLine, options.top, paint);
   out += region_section(*device, paint);
-  out += growth_section(*device, options.top, paint);
+  out += growth_sections(summary, options.top, paint);
   out += step_table(device->steps, options.steps, paint);
   out += timeline(*device, paint);
   out += other_devices(summary, paint);

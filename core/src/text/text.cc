@@ -67,6 +67,11 @@ std::string shorten(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, offset_of(text, head))) + "…" + std::string(end);
 }
 
+std::string cut(std::string_view text, std::size_t columns) {
+  if (width(text) <= columns) return std::string(text);
+  return std::string(text.substr(0, offset_of(text, columns - 1))) + "…";
+}
+
 std::vector<std::string> wrapped(std::string_view text, std::string_view indent) {
   const std::size_t room = kColumns - width(indent);
   std::vector<std::string> lines;
@@ -126,8 +131,11 @@ std::string Paint::wrap(std::string_view code, std::string_view text) const {
 std::vector<std::size_t> Table::widths() const {
   std::vector<std::size_t> out;
   for (const std::string& cell : header_) out.push_back(width(cell));
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < row.size(); ++i) out[i] = std::max(out[i], width(row[i]));
+  for (const Row& row : rows_) {
+    if (row.note) continue;
+    for (std::size_t i = 0; i < row.cells.size(); ++i) {
+      out[i] = std::max(out[i], width(row.cells[i]));
+    }
   }
   std::size_t others = 0;
   for (std::size_t i = 1; i < out.size(); ++i) others += out[i] + 2;
@@ -153,7 +161,10 @@ std::string Table::line(const std::vector<std::string>& cells,
 std::string Table::render(const Paint& paint) const {
   const std::vector<std::size_t> wide = widths();
   std::string out = paint.dim(line(header_, wide)) + "\n";
-  for (const auto& row : rows_) out += line(row, wide) + "\n";
+  for (const Row& row : rows_) {
+    out += row.note ? paint.dim("    " + cut(row.cells[0], kColumns - 4)) : line(row.cells, wide);
+    out += "\n";
+  }
   return out;
 }
 

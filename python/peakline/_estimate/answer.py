@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from peakline import _C
 from peakline._estimate.outcome import Outcome
+from peakline._stacks import own_place
 from peakline._steps import Steps
 from peakline.run import Run, format_size
 from peakline.simulate import simulate
@@ -53,11 +55,14 @@ def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] |
     device = answer["device"]
     report = simulate(run, memory=limit, device=device, compare=True)
     found = report.oom or {}
+    # The recording has the stack of the last failure.
+    failure = answer.get("failure") if answer["ooms"] == 1 else None
     return {
         "message": outcome.out_of_memory or found.get("message", ""),
-        "where": _where(found),
+        "where": _where(found) + _asked_by(failure),
         "by_category": found.get("by_category", {}),
         "by_module": found.get("by_module", {}),
+        "by_line": _by_line(failure),
         "fragmentation": _fragmentation(found),
         "advice": _advice([row.conf for row in report.settings if row.fits]),
     }
@@ -68,6 +73,28 @@ def _where(oom: dict[str, Any]) -> str:
         return ""
     parts = [f"step {oom['step']}", oom["module"] or "outside modules", oom["op"]]
     return "It failed in " + ", ".join(part for part in parts if part) + "."
+
+
+def _asked_by(failure: dict[str, Any] | None) -> str:
+    if failure is None:
+        return ""
+    caller, forward = own_place(failure["stack"]), own_place(failure["forward"])
+    if forward is not None and caller is not None:
+        return f" The backward of {_place(forward)} asked for it, called by {_place(caller)}."
+    return "" if caller is None else f" {_place(caller)} asked for it."
+
+
+def _place(place: dict[str, Any]) -> str:
+    text = f" ({place['text']})" if place["text"] else ""
+    return f"{place['file']}:{place['line']}{text}"
+
+
+def _by_line(failure: dict[str, Any] | None) -> dict[str, int]:
+    """What lines held then, the largest first; what their backward holds counts for them."""
+    held: Counter[str] = Counter()
+    for row in failure["lines"] if failure else []:
+        held[f"{row['file']}:{row['line']}"] += row["at_peak"]
+    return dict(held.most_common())
 
 
 def _fragmentation(oom: dict[str, Any]) -> str:

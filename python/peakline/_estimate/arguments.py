@@ -23,14 +23,18 @@ def complain(message: str) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
+    example = EXAMPLE
+
     def error(self, message: str) -> NoReturn:
-        complain(f"{message}; the script's own arguments go after --; {EXAMPLE}")
+        complain(f"{message}; the script's own arguments go after --; {self.example}")
         sys.exit(BAD_USAGE)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
+def parse(argv: list[str], example: str = EXAMPLE) -> argparse.Namespace:
+    """`example`: of the command that the user has typed, for who mistyped it."""
     own, script_args = launchers.split(argv)
     parser = _parser()
+    parser.example = example
     args = parser.parse_args(own)
     args.script_args = script_args
     if args.hf is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from peakline import _C
-from peakline._ending import EnoughSteps
+from peakline._ending import EnoughSteps, EpochCut, caused_by
 from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
 
@@ -58,9 +58,15 @@ class Course:
             return False
         return beyond < (_PREFETCHED if self.epochs.any_has_ended() else _UNASKED)
 
-    def stumbled(self) -> None:
-        """The script did not expect its DataLoader to end, and failed by it."""
-        self._not_seen = _NOT_SEEN
+    def stumbled(self, error: BaseException) -> bool:
+        """Whether the script did not expect its DataLoader to end, and failed by it. A generator
+        of its own around the loader raises its own StopIteration."""
+        by_cut = caused_by(error, EpochCut) or (
+            caused_by(error, StopIteration) and self.epochs.training_was_cut()
+        )
+        if by_cut:
+            self._not_seen = _NOT_SEEN
+        return by_cut
 
     def surprised(self, error: BaseException) -> bool:
         """Whether the script may have failed because it did not see its evaluation's end."""

@@ -73,6 +73,9 @@ class Epochs:
         """A pass that fed training has come to its end, shortened or not."""
         return any(one.has_ended and one.trained for one in self._all)
 
+    def training_was_cut(self) -> bool:
+        return any(one.was_cut and one.trained for one in self._all)
+
     def evaluation_was_cut(self) -> bool:
         return any(one.was_cut and not one.trained for one in self._all)
 

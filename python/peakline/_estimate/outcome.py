@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from peakline import _script
-from peakline._ending import SO_FAR, Ending, EpochCut, ScriptExited, caused_by
+from peakline._ending import SO_FAR, Ending, ScriptExited, caused_by
 from peakline._estimate import job
 from peakline._estimate.course import Course
 
@@ -69,8 +69,7 @@ def run_script(
             status = _script.INTERRUPTED
             return Outcome(status=status, partial=_INTERRUPTED, exit=status)
         except BaseException as error:
-            if caused_by(error, EpochCut):
-                course.stumbled()
+            if course.stumbled(error):
                 return Outcome()
             on_failure()
             _script.show(error)

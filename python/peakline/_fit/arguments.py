@@ -33,7 +33,7 @@ class Orders:
         return [*self.own, *limit, *order, "--", *variables.with_values(self.words, values)]
 
     def estimate_args(self, values: dict[str, int], memory: int | None) -> argparse.Namespace:
-        return arguments.parse(self.estimate_words(values, memory))
+        return arguments.parse(self.estimate_words(values, memory), EXAMPLE)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -28,6 +28,7 @@ def row_of(one: Tried, orders: Orders | None, budget: int) -> dict[str, Any]:
         "command": orders.command(one.plan, orders.output or "plan.json") if orders else "",
         "peak_allocated": one.allocated,
         "peak_reserved": one.reserved,
+        "memory_needed": one.needs,
         "host_peak": one.answer.get("host_peak", 0),
         "step_ms": one.step_ms,
         "throughput": one.throughput,

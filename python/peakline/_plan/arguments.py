@@ -43,6 +43,11 @@ class Orders:
         limit = ["--memory", str(UNLIMITED)]
         return [*self.own, *limit, *job, *flags, "--", *with_values(self.words, values)]
 
+    def script_words(self, plan: Plan) -> list[str]:
+        """The script's own arguments, with the plan's values."""
+        values = {name: value for name, value in plan.arguments.items() if name != WORLD_SIZE}
+        return with_values(self.words, values)
+
     def command(self, plan: Plan, file: str) -> str:
         """What shows the same plan again, which has the script's arguments in it."""
         import shlex
@@ -95,13 +100,14 @@ def parse(argv: list[str]) -> Orders:
     )
     # Wrong flags and a missing script are found before anything is started.
     first = Plan(arguments={one.name: one.values[0] for one in args.vary})
-    checked = arguments.parse(orders.estimate_words(first))
+    checked = arguments.parse(orders.estimate_words(first), EXAMPLE)
     if checked.ranks or checked.output or checked.curve or checked.plan or checked.no_clock:
         parser.error(
             "--ranks, -o of a recording, --curve, --plan and --no-clock are for `estimate`"
         )
     if checked.script and not Path(checked.script).is_file():
-        complain(f"cannot read '{checked.script}': there is no such file")
+        why = "it is a folder" if Path(checked.script).is_dir() else "there is no such file"
+        complain(f"cannot read '{checked.script}': {why}")
         sys.exit(BAD_USAGE)
     orders.memory = args.memory
     return orders

@@ -6,8 +6,9 @@ over all layers, how many of each kind take which of these answers.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from peakline import _C
 from peakline._dropin.milp import Program
@@ -16,7 +17,10 @@ from peakline._plan.op_profile import ModuleProfile, Op
 from peakline._plan.probe import Kind
 
 _LEVELS = 8  # budgets for the ops of a layer
+_PART_LEVELS = 4  # and for those of a module in it
+_WORTH_IT = 0.02  # of what a layer leaves for backward: modules with less are left alone
 _GAP = 1e-4
+_TIE = 1e-3
 _SECONDS = 20.0
 _HIDDEN = 0.7  # of a layer's time, in which copies to the host may hide
 
@@ -30,6 +34,28 @@ class Level:
     ms: float  # recomputation
     keep: dict[str, tuple[int, ...]] = field(default_factory=dict)
     offload: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    parts: tuple[tuple[str, Level], ...] = ()  # of "parts": modules of the layer, each by its own
+    whole_ops: int = 0  # that run where all is recomputed
+    chosen_ops: int = 0  # that run where some are kept
+
+    def beats(self, other: Level) -> bool:
+        """It is no worse in anything."""
+        effort = self.whole_ops + 2 * self.chosen_ops, other.whole_ops + 2 * other.chosen_ops
+        return self.memory <= other.memory and self.ms <= other.ms and effort[0] <= effort[1]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long GPU and host are busy in a step that recomputes nothing, and what each op of a layer
+    that does costs the host; in milliseconds. A step takes as long as the busier of the two."""
+
+    gpu: float
+    host: float
+    whole_op: float  # in a layer that is recomputed as a whole
+    chosen_op: float  # in one of which some ops are kept
+
+    def host_ms(self, level: Level) -> float:
+        return level.whole_ops * self.whole_op + level.chosen_ops * self.chosen_op
 
 
 def levels(profile: ModuleProfile, pcie_gbps: float = 0.0) -> list[Level]:
@@ -39,11 +65,43 @@ def levels(profile: ModuleProfile, pcie_gbps: float = 0.0) -> list[Level]:
     found = [_solve(profile, 0.0, room)]
     for step in range(1, _LEVELS):
         found.append(_solve(profile, profile.saved * step / _LEVELS, room))
-    useful: list[Level] = []
-    for level in sorted([*found, plain], key=lambda level: (level.memory, level.ms)):
-        if not useful or level.ms < useful[-1].ms * (1 - 1e-9) - 1e-9:
-            useful.append(level)
-    return useful if useful[-1].policy == "" else [*useful, plain]
+    if not pcie_gbps:
+        found += _by_parts(profile)
+    useful = [level for level in _useful([plain, *found]) if level.memory < plain.memory]
+    return [*useful, plain]
+
+
+def _useful(found: list[Level]) -> list[Level]:
+    """Those that no other beats, the least memory first."""
+    kept: list[Level] = []
+    for level in sorted(found, key=lambda one: (one.memory, one.ms, one.chosen_ops)):
+        if not any(other.beats(level) for other in kept):
+            kept.append(level)
+    return kept
+
+
+def _by_parts(profile: ModuleProfile) -> list[Level]:
+    """A layer of which some modules checkpoint, and the others do not."""
+    found = [Level("parts", float(profile.saved), 0.0)]
+    for name, part in profile.parts.items():
+        if part.saved < profile.saved * _WORTH_IT:
+            continue
+        budgets = [part.saved * step / _PART_LEVELS for step in range(_PART_LEVELS)]
+        options = _useful([_solve(part, budget, 0.0) for budget in budgets])
+        both = [_with_part(one, name, part, option) for one in found for option in options]
+        found = _useful([*found, *both])
+    return [one for one in found if one.parts]
+
+
+def _with_part(level: Level, name: str, part: ModuleProfile, option: Level) -> Level:
+    return replace(
+        level,
+        memory=level.memory - part.saved + option.memory,
+        ms=level.ms + option.ms,
+        parts=(*level.parts, (name, option)),
+        whole_ops=level.whole_ops + option.whole_ops,
+        chosen_ops=level.chosen_ops + option.chosen_ops,
+    )
 
 
 def _solve(profile: ModuleProfile, budget: float, room: float) -> Level:
@@ -80,8 +138,11 @@ def _solve(profile: ModuleProfile, budget: float, room: float) -> Level:
     free = {*kept, *sent}
     ms = sum(op.ms for i, op in enumerate(ops) if i not in free)
     memory = float(profile.input_bytes + sum(ops[i].bytes for i in kept))
-    policy = "selective" if free else "recompute"
-    return Level(policy, memory, ms, _calls(ops, kept), _calls(ops, sent))
+    count = len(profile.ops)
+    calls = _calls(ops, kept), _calls(ops, sent)
+    if free:
+        return Level("selective", memory, ms, *calls, chosen_ops=count)
+    return Level("recompute", memory, ms, *calls, whole_ops=count)
 
 
 def _check(ops: list[Op], kept: list[int], budget: float) -> None:
@@ -104,12 +165,43 @@ def _calls(ops: list[Op], chosen: list[int]) -> dict[str, tuple[int, ...]]:
 class Layers:
     """All layers of a model, and the plans of least recomputation for shares of their memory."""
 
-    def __init__(self, kinds: list[Kind], pcie_gbps: float = 0.0, whole: bool = False) -> None:
-        """`whole`: a layer is recomputed as a whole or not at all, which the host issues faster."""
+    def __init__(self, kinds: list[Kind], pcie_gbps: float = 0.0) -> None:
         self._kinds = kinds
         self._levels = [levels(kind.profile, pcie_gbps) for kind in kinds]
-        if whole:
-            self._levels = [[one for one in found if not one.keep] for found in self._levels]
+        self._pace: Pace | None = None
+
+    def paced(self, pace: Pace) -> Layers:
+        """The same, with plans of the shortest step instead of the least recomputation."""
+        made = copy.copy(self)
+        made._pace = pace
+        return made
+
+    def whole(self) -> Layers:
+        """A layer is recomputed as a whole or not at all, which the host issues faster."""
+        made = copy.copy(self)
+        made._levels = [
+            [one for one in found if not one.keep and not one.parts] for found in self._levels
+        ]
+        return made
+
+    def every(self, policy: str) -> tuple[Activations, ...]:
+        """All layers by one policy, where it has one: by a middle one of those that keep some."""
+        made = []
+        for kind, found in self._pairs():
+            own = [level for level in found if level.policy == policy]
+            if own:
+                level = own[len(own) // 2]
+                members = tuple(kind.members)
+                made.append(Activations(members, level.policy, level.keep, level.offload))
+        return tuple(made)
+
+    def ops_of(self, entries: tuple[Activations, ...]) -> int:
+        """How many ops the forward of these layers has."""
+        named = {name for entry in entries for name in entry.modules}
+        return sum(
+            len(kind.profile.ops) * sum(name in named for name in kind.members)
+            for kind in self._kinds
+        )
 
     @property
     def can_save(self) -> bool:
@@ -125,8 +217,9 @@ class Layers:
         most = sum(found[-1].memory * len(kind.members) for kind, found in self._pairs())
         budget = least + share * (most - least)
         program = Program()
+        weight = 1.0 if self._pace is None else _TIE  # of plans as fast the least recomputation
         columns = [
-            [program.column(0, len(kind.members), level.ms, whole=True) for level in found]
+            [program.column(0, len(kind.members), level.ms * weight, whole=True) for level in found]
             for kind, found in self._pairs()
         ]
         for (kind, _), own in zip(self._pairs(), columns, strict=True):
@@ -137,6 +230,8 @@ class Layers:
             for column, level in zip(own, found, strict=True)
         }
         program.row(memory, high=budget / 2**20 * (1 + 1e-9))
+        if self._pace is not None:
+            self._bound_by_the_busier(program, columns, self._pace)
         values = program.solve(_GAP, _SECONDS)
         if values is None:
             return None
@@ -147,6 +242,17 @@ class Layers:
             Activations(tuple(members), level.policy, level.keep, level.offload)
             for level, members in made.values()
         )
+
+    def _bound_by_the_busier(self, program: Program, columns: list[list[int]], pace: Pace) -> None:
+        longer = program.column(cost=1.0)  # than without recomputation
+        gpu, host = {longer: -1.0}, {longer: -1.0}
+        for found, own in zip(self._levels, columns, strict=True):
+            for level, column in zip(found, own, strict=True):
+                gpu[column] = level.ms
+                host[column] = pace.host_ms(level)
+        step = max(pace.gpu, pace.host)
+        program.row(gpu, high=step - pace.gpu)
+        program.row(host, high=step - pace.host)
 
     def _pairs(self) -> list[tuple[Kind, list[Level]]]:
         return list(zip(self._kinds, self._levels, strict=True))
@@ -162,6 +268,8 @@ class Layers:
         members = iter(kind.members)
         for level, count in zip(found, counts, strict=True):
             names = list(itertools.islice(members, count))
-            if level.policy and names:
-                key = (level.policy, repr((level.keep, level.offload)))
-                made.setdefault(key, (level, []))[1].extend(names)
+            for part, one in level.parts or (("", level),):
+                if one.policy and names:
+                    key = (one.policy, repr((part, one.keep, one.offload)))
+                    inside = [f"{name}.{part}" if part else name for name in names]
+                    made.setdefault(key, (one, []))[1].extend(inside)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import SAC_IGNORED_OPS
 
 from peakline._dropin.op_times import CostModel, gives_view, tensors_in
-from peakline._plan.recompute import draws
+from peakline._plan.selective import draws
 
 _BLOCK = 512  # the allocator hands out multiples of it
 
@@ -29,13 +31,25 @@ class Op:
 @dataclass
 class ModuleProfile:
     ops: list[Op] = field(default_factory=list)
-    saved: int = 0  # bytes that forward makes and leaves for backward
+    saved: int = 0  # bytes that forward makes or is given, and leaves for backward
     recomputed: int = 0  # how many ops a recomputation runs before it has all that backward needs
-    input_bytes: int = 0
+    input_bytes: int = 0  # what recomputation starts from, beside what is there anyway
+    parts: dict[str, ModuleProfile] = field(default_factory=dict)  # modules that it is made of
 
     @property
     def ms(self) -> float:
         return sum(op.ms for op in self.ops)
+
+
+@dataclass
+class _Span:
+    """The ops of one part, by their places in the module's."""
+
+    start: int
+    given: list[torch.Tensor]
+    end: int = 0
+    last: int = 0  # the first that a recomputation of the part need not run
+    calls: int = 0
 
 
 class OpProfiler(TorchDispatchMode):
@@ -48,7 +62,9 @@ class OpProfiler(TorchDispatchMode):
         self._called: Counter[str] = Counter()
         self._maker: dict[int, int] = {}  # op that made a storage
         self._kept: list[Any] = []
-        self._saved: set[int] = set()
+        self._saved: dict[int, set[str]] = {}  # storages that backward needs; parts that save them
+        self._spans: dict[str, _Span] = {}
+        self._part = ""  # that runs
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda x: x)
 
     def __enter__(self) -> Any:
@@ -58,16 +74,66 @@ class OpProfiler(TorchDispatchMode):
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self._hooks.__exit__(*error)
-        self.profile.saved = sum(
-            _rounded(storage) for storage in self._kept if storage._cdata in self._saved
+        self.profile.saved += sum(
+            _rounded(storage)
+            for storage in self._kept
+            if storage._cdata in self._saved and storage._cdata in self._maker
         )
+        self.profile.parts = {
+            name: self._profile_of(name, span)
+            for name, span in self._spans.items()
+            if span.calls == 1
+        }
         self._kept.clear()
+
+    def given(self, tensors: list[torch.Tensor]) -> None:
+        """What the module was given: recomputation starts from it. Called inside."""
+        self.profile.input_bytes, held = self._inputs(tensors)
+        self.profile.saved += held
+
+    def _inputs(self, tensors: list[torch.Tensor]) -> tuple[int, int]:
+        """Bytes of these, and of those that backward needs in any case."""
+        sizes = {t.untyped_storage()._cdata: t.numel() * t.element_size() for t in tensors}
+        return sum(sizes.values()), sum(sizes[key] for key in sizes if key in self._saved)
+
+    @contextmanager
+    def inside(self, part: str, tensors: list[torch.Tensor]) -> Iterator[None]:
+        """A part of the module runs, and is given these. Parts of parts are not looked at."""
+        if self._part:
+            yield
+            return
+        span = self._spans.setdefault(part, _Span(len(self.profile.ops), list(tensors)))
+        span.calls += 1
+        self._part = part
+        try:
+            yield
+        finally:
+            self._part = ""
+            span.end = len(self.profile.ops)
+
+    def _profile_of(self, part: str, span: _Span) -> ModuleProfile:
+        called: Counter[str] = Counter()
+        ops = []
+        for op in self.profile.ops[span.start : span.end]:
+            ops.append(replace(op, call=called[op.name]))
+            called[op.name] += 1
+        saved = sum(
+            _rounded(storage)
+            for storage in self._kept
+            if self._saved.get(storage._cdata) == {part}
+            and span.start <= self._maker.get(storage._cdata, -1) < span.end
+        )
+        given, held = self._inputs(span.given)
+        return ModuleProfile(ops, saved, max(0, span.last - span.start), given - held)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata in self._maker:
-            self._saved.add(storage._cdata)
+        if storage._cdata not in self._maker:
+            self._kept.append(storage)  # given, or a parameter
+        self._saved.setdefault(storage._cdata, set()).add(self._part)
         self.profile.recomputed = len(self.profile.ops)
+        if self._part:
+            self._spans[self._part].last = len(self.profile.ops)
         return tensor
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -43,9 +43,7 @@ class Found:
         facts["fsdp"] = ShardFacts(**facts["fsdp"]) if facts["fsdp"] else None
         kinds = []
         for kind in found["kinds"]:
-            profile = dict(kind["profile"])
-            profile["ops"] = [Op(**op) for op in profile["ops"]]
-            kinds.append(Kind(ModuleProfile(**profile), list(kind["members"])))
+            kinds.append(Kind(_profile(kind["profile"]), list(kind["members"])))
         return Found(found["model"], kinds, Facts(**facts), found["pcie_gbps"])
 
 
@@ -120,20 +118,48 @@ class _Model:
         if known is not None:
             known.members.append(name)
             return forward(*args, **kwargs)
-        with OpProfiler() as profiler:
+        with OpProfiler() as profiler, _parts_watched(unit, profiler):
             out = forward(*args, **kwargs)
-        profiler.profile.input_bytes = _size(args, kwargs)
+            profiler.given(_with_gradient(args, kwargs))
         self._kinds[shape] = Kind(profiler.profile, [name])
         return out
 
 
-def _size(args: Any, kwargs: Any) -> int:
-    """Of what the module is given with a gradient: recomputation starts from it."""
-    return sum(
-        x.numel() * x.element_size()
-        for x in tree_leaves((args, kwargs))
-        if isinstance(x, torch.Tensor) and x.requires_grad
-    )
+def _profile(found: dict[str, Any]) -> ModuleProfile:
+    parts = {name: _profile(part) for name, part in found.get("parts", {}).items()}
+    return ModuleProfile(**{**found, "ops": [Op(**op) for op in found["ops"]], "parts": parts})
+
+
+@contextmanager
+def _parts_watched(unit: nn.Module, profiler: OpProfiler) -> Iterator[None]:
+    """Tells the profiler which child of the unit runs."""
+    wrapped = [(name, child) for name, child in unit.named_children() if not _has_own(child)]
+    for name, child in wrapped:
+        child.forward = _watched(name, child.forward, profiler)
+    try:
+        yield
+    finally:
+        for _, child in wrapped:
+            del child.forward
+
+
+def _has_own(module: nn.Module) -> bool:
+    return "forward" in vars(module)
+
+
+def _watched(name: str, forward: Callable[..., Any], profiler: OpProfiler) -> Callable[..., Any]:
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        with profiler.inside(name, _with_gradient(args, kwargs)):
+            return forward(*args, **kwargs)
+
+    return watched
+
+
+def _with_gradient(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """What a module is given with a gradient: recomputation starts from it."""
+    return [
+        x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor) and x.requires_grad
+    ]
 
 
 def _is_hooked() -> bool:

@@ -7,8 +7,7 @@ checkpoint does the work, without reentrance and with the random state preserved
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,60 +18,12 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from peakline._plan import names
-from peakline._plan.document import Activations, Calls, Plan
+from peakline._plan import names, selective
+from peakline._plan.document import Activations, Plan
 from peakline._plan.errors import PlanError
 from peakline._plan.offload import saved_on_host
-from peakline._plan.offloading_contexts import offloading_contexts
 
 MARK = "_peakline_plan"  # an attribute of modules that a plan has changed
-_RANDOM_APART = (
-    "ops that draw random numbers are kept together or recomputed together, and the plan keeps "
-    "some of them: {kept} and not {other}"
-)
-
-
-def draws(op: Any, args: Any, kwargs: Any) -> bool:
-    """Whether this call takes random numbers: attention without dropout takes none."""
-    if torch.Tag.nondeterministic_seeded not in getattr(op, "tags", ()):
-        return False
-    for place, argument in enumerate(op._schema.arguments):
-        if argument.name == "dropout_p":
-            given = args[place] if place < len(args) else kwargs.get("dropout_p", 0)
-            return bool(given)
-    return True
-
-
-class Choice:
-    """Which calls of which ops are kept: asked once for each op, in the order of forward."""
-
-    def __init__(self, keep: Mapping[str, Calls], offload: Mapping[str, Calls]) -> None:
-        self._lists = {"keep": keep, "offload": offload}
-        self._called: Counter[str] = Counter()
-        self._random: dict[str, str] = {}  # what happened to random ops: an op for each
-
-    def of(self, op: Any, args: Any, kwargs: Any) -> str:
-        """ "keep", "offload" or "recompute", for the next call of `op`."""
-        name = str(op)
-        number = self._called[name]
-        self._called[name] += 1
-        found = "recompute"
-        for action, ops in self._lists.items():
-            if name in ops:
-                calls = ops[name]
-                if calls is None or number in calls:
-                    found = action
-        if draws(op, args, kwargs):
-            self._check_random(name, found)
-        return found
-
-    def _check_random(self, name: str, action: str) -> None:
-        self._random.setdefault("recompute" if action == "recompute" else "keep", name)
-        if len(self._random) == 2:
-            raise RuntimeError(
-                _RANDOM_APART.format(kept=self._random["keep"], other=self._random["recompute"])
-            )
-
 
 _POLICY = {
     "keep": CheckpointPolicy.MUST_SAVE,
@@ -81,15 +32,16 @@ _POLICY = {
 }
 
 
-def _contexts(keep: Mapping[str, Calls], offload: Mapping[str, Calls]) -> Any:
+def _contexts(rules: selective.Rules) -> Any:
     """A pair of contexts for one call of a module: forward's and the recomputation's."""
-    choices = {False: Choice(keep, offload), True: Choice(keep, offload)}
+    if not torch.compiler.is_compiling():
+        return selective.contexts(rules)
+    # Compiled programs know torch's own contexts.
+    choices = {False: selective.Choices(rules), True: selective.Choices(rules)}
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-        return _POLICY[choices[context.is_recompute].of(op, args, kwargs)]
+        return _POLICY[choices[context.is_recompute].of(op, args, kwargs)[0]]
 
-    if offload and not torch.compiler.is_compiling():
-        return offloading_contexts(choices[False].of)
     return create_selective_checkpoint_contexts(policy)
 
 
@@ -106,7 +58,8 @@ def _checkpointing(forward: Callable[..., Any], entry: Activations) -> Callable[
         return offloading
     more: dict[str, Any] = {}
     if entry.policy == "selective":
-        more["context_fn"] = functools.partial(_contexts, dict(entry.keep), dict(entry.offload))
+        rules = selective.Rules(dict(entry.keep), dict(entry.offload))
+        more["context_fn"] = functools.partial(_contexts, rules)
 
     def checkpointing(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():

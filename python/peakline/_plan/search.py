@@ -16,13 +16,13 @@ from typing import Any, Protocol
 
 from peakline._fit.variables import Variable
 from peakline._plan.arguments import ACTIVATIONS
-from peakline._plan.choices import Layers
+from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
 from peakline._plan.levers import LEVERS
 from peakline._plan.probe import Found
 from peakline._plan.tried import Tried
 
-_RUNGS = 12  # of the ladder, where only checkpointing varies
+_RUNGS = 16  # of the ladder, where only checkpointing varies
 _FEW_RUNGS = 4  # where the script's arguments vary, too
 _FREE = 1.005  # a lever that takes no more than this share of the time costs nothing
 _SAVES = 0.999  # and one that saves must leave no more than this
@@ -42,13 +42,34 @@ class Outcome:
 
     @property
     def floor(self) -> Tried:
-        return min(self.tried, key=lambda one: one.needs)
+        """The least that any needs; of those that need as little the fastest."""
+        return min(self.tried, key=lambda one: (one.needs, _rank(one)))
 
     def reject(self, one: Tried, budget: int) -> None:
         """It did not hold when it was seen again: the next best is chosen."""
-        self.tried.remove(one)
+        known = replace(one, at_least=budget + 1)
+        self.tried[self.tried.index(one)] = known
+        if self.base is one:
+            self.base = known
         fitting = [other for other in self.tried if other.needs <= budget]
         self.chosen = min(fitting, key=_rank, default=None)
+
+    def without_effect(self) -> list[str]:
+        """Arguments that were varied and made no difference to anything."""
+        found = []
+        for name in self.base.plan.arguments:
+            groups: dict[str, set[tuple[float, ...]]] = {}
+            values: dict[str, set[int]] = {}
+            for one in self.tried:
+                others = {key: own for key, own in one.plan.arguments.items() if key != name}
+                key = replace(one.plan, arguments=others).dumps()
+                seen = (one.reserved, one.allocated, one.step_ms, one.throughput)
+                groups.setdefault(key, set()).add(seen)
+                values.setdefault(key, set()).add(one.plan.arguments[name])
+            varied = [key for key in groups if len(values[key]) > 1]
+            if varied and all(len(groups[key]) == 1 for key in varied):
+                found.append(name)
+        return found
 
     def pareto(self, budget: int) -> list[Tried]:
         """Those that fit and that no other beats in both memory and speed; the fastest first."""
@@ -105,11 +126,30 @@ class Search:
                 continue
             self._add([one])
             if not _is_free(one, first):
-                if one.reserved <= first.reserved * _SAVES:
+                if one.needs <= first.needs * _SAVES:
                     costly.append({key: value})
             elif key not in best or _rank(one) < _rank(best[key]):
                 best[key], free[key] = one, value
         return free, costly
+
+    def _pace(
+        self, point: dict[str, int], free: dict[str, Any], model: str, layers: Layers
+    ) -> Pace | None:
+        """What recomputation costs the host, from an estimate of each way to do it."""
+        ways = [layers.every("recompute"), layers.every("selective")]
+        if not all(ways):
+            return None
+        plans = [Plan("", (), free, point), *(Plan(model, way, free, point) for way in ways)]
+        answers = self._tries.ask(plans)
+        self._add([one for one in answers if one is not None])
+        if any(one is None or not one.host_ms for one in answers):
+            return None
+        plain, *others = (one for one in answers if one is not None)
+        whole, chosen = (
+            max(0.0, other.host_ms - plain.host_ms) / layers.ops_of(way)
+            for other, way in zip(others, ways, strict=True)
+        )
+        return Pace(plain.gpu_busy_ms, plain.host_ms, whole, chosen)
 
     def _ladders(
         self,
@@ -118,13 +158,19 @@ class Search:
         costly: list[dict[str, Any]],
         found: Found,
     ) -> list[Plan]:
-        rungs = _RUNGS if len(points) == 1 else _FEW_RUNGS
-        ladders = [_ladder(found, rungs, 0.0), _ladder(found, 2, 0.0)]
-        ladders.append(_ladder(found, 2, found.pcie_gbps)[:2])
-        if ACTIVATIONS not in self._levers:
-            ladders = [[Plan()], [Plan()], []]
-        main, short, offloading = ladders
-        main = [*main, *_ladder(found, rungs // 2, 0.0, whole=True)] if len(main) > 1 else main
+        main, short, offloading = [Plan()], [Plan()], list[Plan]()
+        layers = Layers(found.kinds) if ACTIVATIONS in self._levers else None
+        if layers is not None and layers.can_save:
+            if len(points) == 1:
+                pace = self._pace(points[0], free, found.model, layers)
+                layers = layers if pace is None else layers.paced(pace)
+                main = _ladder(found.model, layers, _RUNGS)
+            else:  # how busy the host is differs from value to value
+                main = _ladder(found.model, layers, _FEW_RUNGS)
+                main += _ladder(found.model, layers.whole(), _FEW_RUNGS // 2)
+            short = _ladder(found.model, layers, 2)
+            sent = Layers(found.kinds, found.pcie_gbps)
+            offloading = _ladder(found.model, sent, 2)[:2] if sent.offloads else []
         plans = []
         for point in points:
             plans += [replace(rung, levers=free, arguments=point) for rung in (*main, *offloading)]
@@ -152,20 +198,17 @@ def _spread(variable: Variable) -> list[int]:
     return sorted(values)
 
 
-def _ladder(found: Found, rungs: int, pcie_gbps: float, whole: bool = False) -> list[Plan]:
+def _ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
     """Plans of checkpointing alone, from the least memory to none."""
-    layers = Layers(found.kinds, pcie_gbps, whole)
-    if not layers.can_save or (pcie_gbps and not layers.offloads):
-        return [] if pcie_gbps else [Plan()]
     made = [layers.plan(rung / rungs) for rung in range(rungs)]
-    return [Plan(found.model, entries) for entries in made if entries] + [Plan()]
+    return [Plan(model, entries) for entries in made if entries] + [Plan()]
 
 
 def _is_free(one: Tried, base: Tried) -> bool:
-    """It saves or is faster, and costs nothing."""
-    if one.step_ms > base.step_ms * _FREE or one.reserved > base.reserved:
+    """It saves or is faster, and costs nothing worth mentioning of the other."""
+    if one.step_ms > base.step_ms * _FREE or one.needs * _SAVES > base.needs:
         return False
-    return one.reserved <= base.reserved * _SAVES or one.step_ms < base.step_ms / _FREE
+    return one.needs <= base.needs * _SAVES or one.step_ms < base.step_ms / _FREE
 
 
 def _with_each(free: dict[str, Any], costly: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

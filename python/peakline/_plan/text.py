@@ -23,6 +23,7 @@ def of_plan(answer: dict[str, Any], outcome: Outcome, orders: Orders, budget: in
     if rows:
         lines += ["", "What fits, fastest first", *_table(rows, outcome)]
     lines += _dropped(answer["cannot"])
+    lines += _unused(outcome.without_effect())
     if outcome.chosen is not None and not outcome.chosen.plan.is_empty:
         lines += ["", "To have it", *(f"  {line}" for line in _how(outcome.chosen, orders))]
     tried = _C.counted(len(outcome.tried), "plan") + " estimated"
@@ -41,23 +42,31 @@ def _headline(outcome: Outcome, limit: str, budget: int) -> list[str]:
         return [
             f"Nothing fits {limit}: it is {over} short.",
             f"The least that was found needs {format_size(floor.needs)}: {what}.",
-            f"The script as it is reserves {format_size(base.reserved)}.",
+            f"{_as_it_is(base, 'The script as it is')} reserves {format_size(base.reserved)}.",
         ]
-    if chosen.plan == base.plan:
+    if chosen.plan.is_empty:
         return [f"It fits {limit} as it is, with {format_size(base.reserved)} reserved."]
     changes = "; ".join(chosen.plan.changes())
     lines = [f"It fits {limit} with: {changes}.", _against(chosen, base, budget)]
     return lines
 
 
+def _as_it_is(base: Tried, words: str) -> str:
+    """What others are compared with: where arguments vary, the first values of them."""
+    given = ", ".join(f"{name} {value}" for name, value in base.plan.arguments.items())
+    return f"{given} alone" if given else words
+
+
 def _against(chosen: Tried, base: Tried, budget: int) -> str:
     then = f"{format_size(chosen.reserved)} reserved, {chosen.step_ms:.1f} ms a step"
-    now = f"{format_size(base.reserved)} and {base.step_ms:.1f} ms"
+    if chosen.plan == base.plan:
+        return f"{then}."
+    now = f"{_as_it_is(base, 'as it is')} {format_size(base.reserved)} and {base.step_ms:.1f} ms"
     remark = " (does not fit)" if base.needs > budget else ""
     if base.throughput:
         change = chosen.throughput / base.throughput - 1
-        return f"{then}; as it is {now}{remark}: {change:+.1%} {chosen.unit}."
-    return f"{then}; as it is {now}{remark}."
+        return f"{then}; {now}{remark}: {change:+.1%} {chosen.unit}."
+    return f"{then}; {now}{remark}."
 
 
 def _table(rows: list[Tried], outcome: Outcome) -> list[str]:
@@ -87,9 +96,14 @@ def _dropped(cannot: list[dict[str, Any]]) -> list[str]:
     return ["", "What the script cannot have", *lines] if lines else []
 
 
+def _unused(names: list[str]) -> list[str]:
+    lines = [f"{name} changed nothing: the script seems to make no use of it." for name in names]
+    return ["", *lines] if lines else []
+
+
 def _how(chosen: Tried, orders: Orders) -> list[str]:
     file = orders.output or "plan.json"
-    lines = lines_to_paste(chosen.plan, file)
+    lines = lines_to_paste(chosen.plan, file, orders.script_words(chosen.plan))
     if not orders.output:
         lines.append(f"# peakline plan … -o {file} writes the plan")
     lines.append(f"# proof: {orders.command(chosen.plan, file)}")

@@ -15,6 +15,7 @@ _PAGE = 20 * 2**20  # by which segments for large blocks grow
 class Tried:
     plan: Plan
     answer: dict[str, Any]
+    at_least: int = 0  # bytes that it needs, as a trial under a limit has shown
 
     @property
     def reserved(self) -> int:
@@ -25,7 +26,8 @@ class Tried:
     def needs(self) -> int:
         """The limit under which it is sure to fit. Segments that grow do so by whole pages, and
         torch asks for room before it knows how much of one is there already."""
-        return self.reserved + (_PAGE if "expandable_segments:True" in self._settings else 0)
+        more = _PAGE if "expandable_segments:True" in self._settings else 0
+        return max(self.reserved + more, self.at_least)
 
     @property
     def _settings(self) -> str:
@@ -38,6 +40,15 @@ class Tried:
     @property
     def step_ms(self) -> float:
         return float(self.answer.get("step_ms") or 0.0)
+
+    @property
+    def host_ms(self) -> float:
+        """How long the host issues work for a step."""
+        return float(self.answer.get("host_ms") or 0.0)
+
+    @property
+    def gpu_busy_ms(self) -> float:
+        return float(self.answer.get("gpu_busy_ms") or 0.0)
 
     @property
     def throughput(self) -> float:

@@ -8,14 +8,14 @@
 
 #include "bindings.h"
 #include "capture/host_allocator.h"
-#include "capture/session.h"
+#include "capture/python/python_session.h"
 #include "capture/spool.h"
 #include "errors.h"
 
 namespace peakline::bindings {
 namespace {
 
-using capture::Session;
+using Session = capture::PythonSession;
 using capture::Spool;
 
 // Tracking must never disturb the run: what goes wrong in Python while a module is being named is
@@ -83,8 +83,7 @@ void bind_baseline(py::class_<Session>& session) {
       .def("foreign", &Session::foreign)
       .def("total", &Session::total)
       .def("adopt_all", [](Session& self) { self.labels().adopt_all(); })
-      .def("adopt_state",
-           [](Session& self, py::handle state) { self.labels().adopt_state(state.ptr()); });
+      .def("adopt_state", [](Session& self, py::handle state) { self.adopt_state(state.ptr()); });
 }
 
 void bind_labels(py::class_<Session>& session) {
@@ -114,8 +113,7 @@ void bind_labels(py::class_<Session>& session) {
       .def("label_added", [](Session& self) { self.labels().label_added(); })
       .def("label_alive", [](Session& self) { self.labels().label_alive(); })
       .def("label_alive_in_step", [](Session& self) { self.labels().label_alive_in_step(); })
-      .def("label_state",
-           [](Session& self, py::handle state) { self.labels().label_state(state.ptr()); })
+      .def("label_state", [](Session& self, py::handle state) { self.label_state(state.ptr()); })
       .def("fake_tensor", &Session::fake_tensor);
 }
 

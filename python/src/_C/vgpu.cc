@@ -1,6 +1,7 @@
 // Bindings of vgpu/: `peakline._C.vgpu`.
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/Storage.h>
+#include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/extension.h>
 
@@ -403,8 +404,11 @@ void bind_vgpu(py::module_& parent) {
   py::module_ m = parent.def_submodule("vgpu", "The virtual GPU's engine.");
   m.def("enter", &enter);
   m.def("leave", [] {
+    const bool was_on = vgpu::current_engine() != nullptr;
     count_python_calls(false);
     vgpu::leave();
+    // Python's torch.cuda initialises itself again where a real GPU is used next.
+    if (was_on) torch::utils::set_requires_device_init(at::kCUDA, true);
   });
   m.def("active", [] { return vgpu::current_engine() != nullptr; });
   // What is recorded now is written by the recorder that is current at this call.

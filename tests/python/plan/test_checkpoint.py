@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,6 +116,84 @@ def test_compiled_losses_with_dropout_are_those_of_plain_compiled_training(name:
     plain = losses(None, "aot_eager")
     torch._dynamo.reset()
     assert losses(planned(PLANS[name]), "aot_eager") == pytest.approx(plain, rel=1e-6)
+
+
+class Broken(Block):
+    """Dynamo cannot compile it as a whole, so its parts are compiled and it runs eagerly."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.gelu(self.up(x))
+        torch._dynamo.graph_break()
+        return x + self.drop(self.down(self.drop(y)))
+
+
+@pytest.mark.parametrize("name", ["recompute", "keep products", "keep one call"])
+def test_layers_that_are_compiled_in_parts_train_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "Block", Broken)
+    plain = losses(None)
+    assert losses(planned(PLANS[name]), "aot_eager") == pytest.approx(plain, rel=1e-6)
+
+
+def test_what_is_kept_may_not_be_changed_in_place_afterwards() -> None:
+    class Changing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.down(torch.sigmoid(self.up(x)).mul_(2.0) ** 2)
+
+    model = nn.Sequential(Changing())
+    entry = {"modules": ["0"], "policy": "selective", "keep": {"aten.sigmoid.default": [0]}}
+    peakline.checkpoint(model, {"schema_version": 1, "activations": [entry]})
+    loss = model(torch.randn(2, 8)).sum()
+    with pytest.raises(RuntimeError, match=r"changed in place .*aten.sigmoid.default"):
+        loss.backward()
+
+
+def calls_of_python(plan: dict[str, Any] | None) -> int:
+    """Functions that one step calls, after one to warm up: what the host pays for a plan."""
+    model = Model()
+    if plan is not None:
+        peakline.checkpoint(model, plan)
+    counted = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    model(torch.randn(16, 32)).sum().backward()
+    sys.setprofile(count)
+    try:
+        model(torch.randn(16, 32)).sum().backward()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_choosing_by_op_costs_the_host_a_few_calls_for_each_op_beside_recomputation() -> None:
+    """torch itself makes three of them. With its own contexts there were 2512 here."""
+    chosen = calls_of_python(planned(PLANS["keep one call"]))
+    whole = calls_of_python(planned(PLANS["recompute"]))
+    model = Model()
+    with CountAll() as count:
+        model(torch.randn(16, 32))
+    in_layers = count.calls - 1  # and what follows them
+    assert chosen - whole <= 2 * 6 * in_layers + 4 * 40  # forward and again; 40 for each layer
+
+
+class CountAll(TorchDispatchMode):
+    """How many ops ran."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
 
 
 class Count(TorchDispatchMode):

@@ -97,12 +97,19 @@ def tracebacks(device: str, steps: int, ended: Ended) -> None:
     ended()
 
 
-LEAKS = {
-    kept_losses: "losses[",
-    retained_graphs: "outputs[",
-    hidden_states: "states['hidden'][",
-    hooks: "seen[",
-    tracebacks: "errors[",
+# Who holds what the first step left; what else is kept with it, by the line's text.
+LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
+    kept_losses: ("losses[0]", set()),
+    retained_graphs: (
+        "outputs[0].grad_fn, saved for ExpBackward0",
+        {"loss = hidden.mean()", "return torch.ones(32, WIDTH, device=device)"},
+    ),
+    hidden_states: ("states['hidden'][0]", set()),
+    hooks: ("seen[0]", set()),
+    tracebacks: (
+        "errors[0].__traceback__ → tracebacks.<locals>.check(): squares",
+        {"return torch.ones(32, WIDTH, device=device)"},
+    ),
 }
 
 

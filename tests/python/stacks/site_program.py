@@ -34,6 +34,7 @@ class Layer(nn.Module):
 class Program:
     lines: list[str] = field(default_factory=lambda: _HEAD.splitlines())
     sites: dict[int, int] = field(default_factory=dict)  # by number: the line
+    units: dict[int, int] = field(default_factory=dict)  # likewise, the largest block in UNITs
     backward: dict[int, int] = field(default_factory=dict)  # likewise, of what backward allocates
     recomputed: set[int] = field(default_factory=set)
     backward_line: int = 0
@@ -50,19 +51,26 @@ class Program:
         self.used += 1
         return self.used
 
-    def site(self, line: str) -> int:
-        """`line` allocates; {n} in it is the site's number."""
+    def site(self, line: str, times: int = 1) -> int:
+        """`line` allocates `times` n units at once; {n} in it is the site's number."""
         n = self.next()
         self.lines.append(line.format(n=n))
         self.sites[n] = len(self.lines)
+        self.units[n] = n * times
         return n
 
 
 def write() -> Program:
     program = Program()
-    for part in (_factories, _ops, _modules, _functions, _threads, _optimizers, _graph):
+    for part in (_sort, _factories, _ops, _modules, _functions, _threads, _optimizers, _graph):
         part(program)
     return program
+
+
+def _sort(program: Program) -> None:
+    program.add("a1 = value(1)")
+    # Its indices take eight bytes each. More than 4096 elements need a workspace on a GPU.
+    program.site("keep.append(a{n}.sort())", times=2)
 
 
 def _factories(program: Program) -> None:

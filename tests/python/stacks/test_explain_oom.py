@@ -1,5 +1,6 @@
 """The page about the moment memory ran out."""
 
+import json
 import subprocess
 import sys
 
@@ -36,6 +37,19 @@ def test_the_page_names_the_line_that_asked_and_what_was_alive(tmp_path, capsys)
     assert "<script" not in page
 
 
+def grow(device: str) -> None:
+    weight = torch.ones(1 << 22, device=device, requires_grad=True)
+    x = torch.ones(1 << 22, device=device)
+    while True:
+        x = x * weight  # 16 MiB, and the graph keeps the one before
+
+
+def test_what_the_function_that_failed_holds_is_said_by_its_variables(tmp_path):
+    page = explained(tmp_path, grow)
+    assert "<code>grow(): x.grad_fn, saved for MulBackward0</code>" in page
+    assert "__traceback__" not in page
+
+
 def test_no_setting_is_advised_where_none_helps(tmp_path):
     assert "No other setting of the allocator lets this allocation pass" in explained(
         tmp_path, fill
@@ -69,28 +83,76 @@ def test_nothing_is_written_when_nothing_happens(tmp_path):
         pass
 
 
-def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("error")  # a warning must not take the place of the program's error
+def test_an_error_in_the_explanation_is_no_error_of_the_program(tmp_path, monkeypatch, capsys):
     def broken(run, message):
         raise RuntimeError("no")
 
     monkeypatch.setattr(sys.modules["peakline.explain_oom"], "gather", broken)
     with (
         peakline.virtual_gpu(memory="512MiB"),
-        pytest.warns(UserWarning, match="could not explain it"),
         pytest.raises(torch.OutOfMemoryError),
         peakline.explain_oom(tmp_path / "a.html"),
     ):
         fill("cuda")
+    said = f"{tmp_path}/a.html is not written, for an error of peakline's own: RuntimeError('no')"
+    assert capsys.readouterr().err == f"peakline: memory ran out; {said}\n"
 
 
-def test_run_takes_it_as_a_flag_and_says_when_there_is_nothing_to_explain(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text("import torch\nraise torch.OutOfMemoryError('made up')\n")
-    page = tmp_path / "oom.html"
-    out = tmp_path / "run.peak"
-    command = [sys.executable, "-m", "peakline", "run", str(script), "-o", str(out)]
-    done = subprocess.run([*command, "--on-oom", str(page)], capture_output=True, text=True)
+FAILS = """
+import torch
+
+def attend(x, weight):
+    return x * weight
+
+weight = torch.ones(1 << 22, device="cuda", requires_grad=True)
+x = torch.ones(1 << 22, device="cuda")
+for _ in range({times}):
+    x = attend(x, weight)
+x.sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "asked"),
+    [
+        (40, "fails.py:5 (return x * weight) asked for it."),
+        (13, "The backward of fails.py:5 (return x * weight) asked for it, called by "),
+    ],
+)
+def test_an_estimate_says_which_line_asked_and_what_lines_held(tmp_path, times, asked):
+    (tmp_path / "fails.py").write_text(FAILS.format(times=times))
+    command = [sys.executable, "-m", "peakline", "estimate", "fails.py", "--memory", "256MiB"]
+    done = subprocess.run([*command, "--json", "-"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    oom = json.loads(done.stdout)["oom"]
+    assert asked in oom["where"]
+    line, held = next(iter(oom["by_line"].items()))  # the largest
+    assert line == "fails.py:5"
+    assert held % (1 << 24) == 0
+    assert sum(oom["by_line"].values()) == sum(oom["by_category"].values())
+
+
+@pytest.mark.parametrize("before", ["", "kept = torch.ones(1 << 20)\n"])
+def test_run_takes_it_as_a_flag_and_says_when_there_is_nothing_to_explain(tmp_path, before):
+    (tmp_path / "script.py").write_text(
+        f"import torch\n{before}raise torch.OutOfMemoryError('made up')\n"
+    )
+    command = [sys.executable, "-m", "peakline", "run", "script.py", "-o", "run.peak"]
+    command += ["--on-oom", "oom.html"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "OutOfMemoryError: made up" in done.stderr
-    assert "peakline could not explain it" in done.stderr
-    assert not page.exists()
+    why = (
+        "no allocation failed while it was tracked, so there is none to explain"
+        if before
+        else "nothing was allocated in this run yet, so there is nothing to say"
+    )
+    number = 3 if before else 2
+    assert done.stderr.splitlines()[:5] == [
+        f"peakline: memory ran out; oom.html is not written: {why}",
+        "Traceback (most recent call last):",
+        f'  File "script.py", line {number}, in <module>',
+        "    raise torch.OutOfMemoryError('made up')",
+        "torch.OutOfMemoryError: made up",
+    ]
+    assert not (tmp_path / "oom.html").exists()

@@ -13,6 +13,7 @@ import peakline
 from peakline.run import LineUse, Run
 
 BYTES = site_program.UNIT * 4
+LONGEST = 160  # of a line's text, in bytes
 
 
 def run_program(text: str, path: Path, device: str) -> None:
@@ -45,12 +46,11 @@ def test_a_hundred_places_are_each_found_by_their_line(tmp_path, watch):
     missed = {
         n: line
         for n, line in program.sites.items()
-        if line not in by_line or by_line[line].largest != n * BYTES
+        if line not in by_line or by_line[line].largest != program.units[n] * BYTES
     }
     assert not missed
     for line, row in by_line.items():
-        assert row.place.text, line
-        assert program.lines[line - 1].strip().startswith(row.place.text)
+        assert row.place.text == program.lines[line - 1].strip()[:LONGEST]
     for n in program.recomputed:  # in forward, and once more in backward
         assert by_line[program.sites[n]].allocations == 2
 
@@ -147,5 +147,5 @@ def test_json_has_the_lines(tmp_path):
     (row,) = [row for row in rows if row["file"] == __file__]
     assert row["function"] == "test_json_has_the_lines"
     assert row["at_peak"] == 1 << 20
-    assert row["by_category"] == {"Other": 1 << 20} or sum(row["by_category"].values()) == 1 << 20
+    assert row["by_category"] == {"Other": 1 << 20}
     del kept

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,12 +54,23 @@ Estimate = Callable[..., Done]
 Answer = Callable[..., dict[str, Any]]
 
 
+@contextlib.contextmanager
+def the_environment_stays() -> Iterator[None]:
+    """--world-size, launchers and scripts change it, and what a later test starts inherits it."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture
 def estimate(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Estimate:
     def run(*args: str, env: dict[str, str] | None = None) -> Done:
-        with monkeypatch.context() as patch:
+        with monkeypatch.context() as patch, the_environment_stays():
             patch.chdir(folder)
             patch.setattr(sys, "argv", sys.argv)
             patch.setattr(sys, "path", [str(folder), *sys.path])

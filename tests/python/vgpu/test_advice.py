@@ -42,6 +42,35 @@ def test_what_fusing_saves_is_what_a_fused_optimizer_reserves_less(
     assert not [one for one in fused["advice"] if "fused" in one["what"]]
 
 
+HOLES = """
+    import torch
+    from torch import nn
+
+    layers = [nn.Linear(1024, 1024 * (1 + i % 3)) for i in range(6)]
+    model = nn.Sequential(*(nn.Sequential(layer, nn.GELU(), nn.Linear(layer.out_features, 1024))
+                            for layer in layers)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(6):
+        rows = 20_000 if step % 2 else 10_000
+        model(torch.randn(rows, 1024, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_what_segments_that_grow_save_is_what_a_run_with_them_reserves_less(
+    folder: Path, answer: Answer
+) -> None:
+    write(folder, "holes.py", HOLES)
+    plain = answer("holes.py")
+    (saving,) = plain["advice"]
+    setting, _, value = saving["command"].partition("=")
+    assert setting == "PYTORCH_ALLOC_CONF"
+    assert saving["peak_reserved_before"] == plain["peak_reserved"]
+    grown = answer("holes.py", env={setting: value})
+    assert saving["peak_reserved_after"] == grown["peak_reserved"] < 0.99 * plain["peak_reserved"]
+
+
 def test_the_text_the_recording_and_the_report_say_it(folder: Path, estimate: Estimate) -> None:
     script(folder)
     done = estimate("adam.py", "-o", "run.peak")

@@ -160,6 +160,57 @@ def test_a_script_that_counts_on_every_batch_is_not_blamed_for_a_short_epoch(
     assert "was not seen" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("ask", ["next(batches)", "next(doubled(batches))"])
+def test_a_script_whose_batches_never_end_is_not_blamed_for_their_end(
+    folder: Path, estimate: Estimate, ask: str
+) -> None:
+    source = f"""
+        import torch
+        from torch.utils.data import DataLoader, IterableDataset
+
+        class Endless(IterableDataset):
+            def __iter__(self):
+                while True:
+                    yield torch.zeros(8)
+
+        def on_gpu(loader):
+            for x in loader:
+                yield x.cuda()
+
+        def doubled(batches):
+            while True:
+                yield 2 * next(batches)
+
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batches = on_gpu(DataLoader(Endless(), batch_size=8))
+        while True:
+            model({ask}).sum().backward()
+            optimizer.step()
+    """
+    write(folder, "endless.py", source)
+    done = estimate("endless.py", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert "StopIteration" not in done.stderr
+    found = json.loads(done.stdout)
+    assert found["partial"] is False
+    assert any("ended after 3 steps" in warning for warning in found["warnings"])
+
+
+def test_a_stop_iteration_of_the_scripts_own_is_a_failure(folder: Path, estimate: Estimate) -> None:
+    source = """
+        import torch
+        model = torch.nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        batches = iter([torch.zeros(8, 8)])
+        while True:
+            model(next(batches).cuda()).sum().backward()
+            optimizer.step()
+    """
+    write(folder, "runs_out.py", source)
+    assert estimate("runs_out.py").returncode == 1
+
+
 OWN_OPTIMIZER = """
     import torch
 

@@ -16,7 +16,7 @@ TRAIN = """
     class Block(nn.Module):
         def __init__(self):
             super().__init__()
-            self.up, self.down = nn.Linear(512, 2048), nn.Linear(2048, 512)
+            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
         def forward(self, x):
             return x + self.down(torch.nn.functional.gelu(self.up(x)))
@@ -35,7 +35,7 @@ TRAIN = """
     COMPILE
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(10):
-        loss = model(torch.randn(ROWS, 512, device="cuda")).sum()
+        loss = model(torch.randn(ROWS, WIDTH, device="cuda")).sum()
         loss.backward()
         CLIP
         optimizer.step()
@@ -43,8 +43,11 @@ TRAIN = """
 """
 
 
-def script(folder: Path, rows: int = 4096, clip: str = "", compiled: str = "") -> None:
+def script(
+    folder: Path, rows: int = 4096, clip: str = "", compiled: str = "", width: int = 512
+) -> None:
     text = TRAIN.replace("ROWS", str(rows)).replace("CLIP", clip).replace("COMPILE", compiled)
+    text = text.replace("WIDTH", str(width))
     write(folder, "planned.py", text)
 
 
@@ -67,27 +70,33 @@ def test_checkpointing_saves_activations_and_costs_time(folder: Path, with_plan:
     plain = with_plan({})
     kept = with_plan(activations("selective", keep={"aten.addmm.default": [0]}))
     recomputed = with_plan(activations("recompute"))
-    # GELU's result is recomputed when the product before it is kept: a half of what there is.
-    assert plain["peak_allocated"] > kept["peak_allocated"] > recomputed["peak_allocated"]
-    assert plain["gpu_busy_ms"] < kept["gpu_busy_ms"] < recomputed["gpu_busy_ms"]
     layer = 4096 * 2048 * 4
+    # GELU's result is recomputed when the product before it is kept: a half of what there is, in
+    # all layers but the one that backward is in.
+    assert plain["peak_allocated"] - kept["peak_allocated"] == 3 * layer
+    assert kept["peak_allocated"] > recomputed["peak_allocated"]
+    assert plain["gpu_busy_ms"] < kept["gpu_busy_ms"] < recomputed["gpu_busy_ms"]
     saved = plain["by_category"]["Activation"] - recomputed["by_category"]["Activation"]
     assert saved >= 3 * 2 * layer
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [activations("offload"), activations("selective", offload={"aten.addmm.default": [0]})],
+    ("entry", "moved"),
+    [  # of a layer: its input, a quarter of GELU's, and GELU's input and result
+        (activations("offload"), 2.25),
+        (activations("selective", offload={"aten.addmm.default": [0]}), 1),
+    ],
     ids=["all", "one op"],
 )
 def test_offloading_moves_activations_to_the_host(
-    folder: Path, with_plan: Any, entry: dict[str, Any]
+    folder: Path, with_plan: Any, entry: dict[str, Any], moved: float
 ) -> None:
     script(folder)
     plain, offloaded = with_plan({}), with_plan(entry)
     layer = 4096 * 2048 * 4
-    assert offloaded["peak_allocated"] < plain["peak_allocated"] - 2 * layer
-    assert offloaded["host_pinned_peak"] >= 3 * layer
+    assert offloaded["host_pinned_peak"] == 4 * moved * layer
+    # Either way neither GELU's input nor its result is there, but for the layer backward is in.
+    assert plain["peak_allocated"] - offloaded["peak_allocated"] >= 5.5 * layer
 
 
 def test_a_fused_optimizer_holds_no_temporaries(folder: Path, with_plan: Any) -> None:
@@ -97,8 +106,9 @@ def test_a_fused_optimizer_holds_no_temporaries(folder: Path, with_plan: Any) ->
         for kind in ("foreach", "fused", "single")
     }
     parameters = 4 * (2 * 512 * 2048 + 2560) * 4
-    assert peaks["foreach"] - peaks["fused"] >= parameters * 0.9
-    assert peaks["fused"] < peaks["single"] < peaks["foreach"]
+    assert peaks["foreach"] - peaks["fused"] == pytest.approx(parameters, rel=0.005)
+    one = 512 * 2048 * 4
+    assert peaks["single"] - peaks["fused"] == pytest.approx(2 * one, rel=0.02)
     assert with_plan({})["peak_allocated"] == peaks["foreach"]
 
 
@@ -108,7 +118,9 @@ def test_the_optimizer_in_backward_frees_gradients(folder: Path, with_plan: Any)
     plain = with_plan({"optimizer": fused})
     inside = with_plan({"optimizer": {**fused, "in_backward": True}})
     gradients = 4 * (2 * 512 * 2048 + 2560) * 4
-    assert plain["peak_allocated"] - inside["peak_allocated"] >= gradients / 2
+    # One of eight weights has its gradient at a time.
+    assert plain["peak_allocated"] - inside["peak_allocated"] >= 0.85 * gradients
+    assert "Gradient" not in inside["by_category"]
     assert inside["steps_by"] == "AdamW"
     assert inside["steps_completed"] == plain["steps_completed"] == 3
 
@@ -124,13 +136,17 @@ def test_clipping_keeps_the_optimizer_out_of_backward(folder: Path, estimate: Es
 
 
 def test_state_on_the_host_leaves_the_gpu(folder: Path, with_plan: Any) -> None:
-    script(folder, rows=8)
+    script(folder, rows=8, width=4096)
     fused = {"implementation": "fused"}
     plain = with_plan({"optimizer": fused})
     hosted = with_plan({"optimizer": {**fused, "state": "host"}})
-    state = 2 * 4 * (2 * 512 * 2048) * 4
-    assert hosted["host_pinned_peak"] >= state
-    assert hosted["by_category"].get("Optstate", 0) < plain["by_category"]["Optstate"]
+    weight = 4096 * 4 * 4096 * 4
+    state = 2 * 8 * weight
+    assert hosted["host_pinned_peak"] == pytest.approx(state, rel=0.002)
+    assert hosted["by_category"].get("Optstate", 0) < 0.001 * state
+    # The state of one weight visits the GPU at a time.
+    saved = plain["peak_allocated"] - hosted["peak_allocated"]
+    assert saved == pytest.approx(state - 2 * weight, rel=0.01)
     assert hosted["step_ms"] > plain["step_ms"]
 
 

@@ -55,7 +55,9 @@ constexpr bool kForksAmongIdleThreads = false;
 #endif
 
 void before_fork(Recording& recording) {
-  if (kForksAmongIdleThreads) ASSERT_TRUE(recording.recorder->sync().ok());
+  if (kForksAmongIdleThreads) {
+    ASSERT_TRUE(recording.recorder->sync().ok());
+  }
 }
 
 // How a forked child that does `work` ends; 0: well.

@@ -164,8 +164,8 @@ TEST(ReportJson, IsWholeForARunWithoutAnything) {
   EXPECT_TRUE(json["devices"].empty());
 }
 
-TEST(Column, WritesZigzagVarintsInBase64) {
-  Column column;
+TEST(PackedColumn, WritesZigzagVarintsInBase64) {
+  PackedColumn column;
   for (const std::int64_t value : {0, -1, 1, 64, -65}) column.add(value);
   EXPECT_EQ(column.base64(), "AAECgAGBAQ==");
 }

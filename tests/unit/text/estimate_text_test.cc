@@ -167,12 +167,21 @@ TEST(EstimateText, SaysWhatFailedAndWhatWouldHelp) {
          {"where", "It failed in step 1, Model.head."},
          {"by_category", {{"Parameter", 4 * kGiB}}},
          {"by_module", {{"Model.head", 2 * kGiB}, {"(no module)", kGiB}}},
+         {"by_line", {{"model.py:12", 3 * kGiB}}},
          {"fragmentation", "1.000 GiB lay free inside segments."},
          {"advice", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True would let it pass."}}}});
   EXPECT_TRUE(has(found, "Tried to allocate 2.00 GiB"));
   EXPECT_TRUE(has(found, "By module: Model.head 2.000 GiB, (no module) 1.000 GiB."));
+  EXPECT_TRUE(has(found, "By line: model.py:12 3.000 GiB."));
   EXPECT_TRUE(has(found, "expandable_segments:True"));
   EXPECT_LE(widest(found), kColumns);
+}
+
+TEST(EstimateText, ALeakIsNotAmongWhatCouldNotBeKnown) {
+  const std::string leak = "memory on cuda:0 grows with every step: a.py:1 keeps 1 B of each";
+  const std::string found = text_with({{"warnings", {"this is a guess", leak}}});
+  EXPECT_TRUE(has(found, "\nLeaks\n  - " + leak + "\n"));
+  EXPECT_TRUE(has(found, "\nWhat the estimate could not know\n  - this is a guess\n"));
 }
 
 TEST(EstimateText, OddNamesNeitherWidenTheTableNorReachTheTerminal) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <peakline/show_text.h>
 #include <peakline/text.h>
 
 namespace peakline {
@@ -28,6 +29,22 @@ TEST(SizeCells, SayNothingAsADashAndGrowthWithItsSign) {
   EXPECT_EQ(signed_size(1_MiB), "+1.000 MiB");
   EXPECT_EQ(signed_size(Bytes{} - 1_MiB), "-1.000 MiB");
   EXPECT_EQ(signed_size(0_B), "0 B");
+}
+
+TEST(ShowText, GrowthIsShownOfEveryDevice) {
+  Summary summary;
+  summary.steps_completed = 5;
+  summary.devices.resize(2);
+  summary.devices[0].name = "cuda:0";
+  summary.devices[1].name = "cpu";
+  GrowthRow row;
+  row.op = "aten::ones";
+  summary.devices[1].growth = {row};
+  ShowOptions options;
+  options.by = ShowBy::kGrowth;
+  const std::string found = show_text("run.peak", summary, options, Paint(false));
+  EXPECT_NE(found.find("\nGrows with every step on cpu\n"), std::string::npos) << found;
+  EXPECT_NE(found.find("aten::ones"), std::string::npos) << found;
 }
 
 }  // namespace

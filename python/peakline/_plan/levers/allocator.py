@@ -29,7 +29,10 @@ def _apply(conf: str, stage: Stage) -> None:
 
 
 def _tries(facts: Facts) -> Sequence[str]:
-    return [] if "expandable_segments" in facts.allocator else ["expandable_segments:True"]
+    if "expandable_segments" in facts.allocator:
+        return []
+    settings = [facts.allocator, "expandable_segments:True"]  # those that are set stay
+    return [",".join(one for one in settings if one)]
 
 
 LEVER = Lever(

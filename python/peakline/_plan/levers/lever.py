@@ -20,6 +20,8 @@ class Lever:
     paste: Callable[[Any], list[str]]  # lines of code or configuration that do the same
     apply: Callable[[Any, Stage], None]  # to a program that is about to run
     tries: Callable[[Facts], Sequence[Any]]  # values that are worth an estimate
+    # peakline.checkpoint does it, when it is given the optimizer; `paste` is then a remark.
+    applied_by_checkpoint: bool = False
     keeps_numbers: bool = True  # training computes the same, up to the order of sums
 
 

@@ -66,7 +66,7 @@ def _tries(facts: Facts) -> Sequence[str]:
 def _paste(kind: str) -> list[str]:
     flags = ", ".join(f"{name}={value}" for name, value in FLAGS[kind].items() if value)
     flags = flags or "foreach=False"
-    return [f"optimizer = ...(model.parameters(), ..., {flags})  # the one that you have"]
+    return [f"# for the optimizer alone, {flags} where it is made does the same"]
 
 
 LEVER = Lever(
@@ -79,4 +79,5 @@ LEVER = Lever(
     paste=_paste,
     apply=_apply,
     tries=_tries,
+    applied_by_checkpoint=True,
 )

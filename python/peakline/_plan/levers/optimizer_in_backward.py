@@ -112,9 +112,8 @@ LEVER = Lever(
     takes="true or false",
     check=one_of(True, False),
     changes=lambda on: "optimizer in backward" if on else "optimizer after backward",
-    paste=lambda on: (
-        ["peakline.checkpoint(model, plan, optimizer)  # steps inside backward"] if on else []
-    ),
+    paste=lambda value: [],
     apply=_apply,
     tries=_tries,
+    applied_by_checkpoint=True,
 )

@@ -101,11 +101,8 @@ LEVER = Lever(
     takes="'gpu' or 'host'",
     check=one_of("gpu", "host"),
     changes=lambda where: f"optimizer state on the {'host' if where == 'host' else 'GPU'}",
-    paste=lambda where: (
-        ["peakline.checkpoint(model, plan, optimizer)  # state on the host"]
-        if where == "host"
-        else []
-    ),
+    paste=lambda value: [],
     apply=_apply,
     tries=_tries,
+    applied_by_checkpoint=True,
 )

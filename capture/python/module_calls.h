@@ -41,8 +41,6 @@ class ModuleCalls {
   void add(PyObject* module, ModuleId id);
   // None when the module is not known.
   [[nodiscard]] ModuleId find(PyObject* module) const noexcept;
-  // The module whose call runs on this thread, the innermost; none outside.
-  [[nodiscard]] static ModuleId running(const Recorder& recorder) noexcept;
 
  private:
   struct Known {

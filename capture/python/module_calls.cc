@@ -1,9 +1,6 @@
-#include "capture/module_calls.h"
+#include "capture/python/module_calls.h"
 
-#include <ATen/SequenceNumber.h>
-#include <ATen/record_function.h>
-
-#include "capture/op_observer.h"
+#include "capture/module_scope.h"
 
 namespace peakline::capture {
 namespace {
@@ -11,17 +8,6 @@ namespace {
 // A call may be on its way through our slot long after it was given back.
 ternaryfunc g_original = nullptr;
 ModuleCalls* g_calls = nullptr;
-
-// The module that this thread is in; counts only in the recording that noted it.
-struct Inside {
-  std::uint64_t recording = 0;
-  ModuleId module;
-};
-thread_local Inside t_inside;
-
-ModuleId inside(const Recorder& recorder) noexcept {
-  return t_inside.recording == recorder.serial() ? t_inside.module : ModuleId{};
-}
 
 // What we do beside the program's call must never disturb it: no exception of C++ may pass through a
 // slot of Python's, and no Python error may be left behind.
@@ -44,14 +30,6 @@ bool is_alive_at(PyObject* weak, PyObject* module) noexcept {
 
 std::uint64_t address_of(PyObject* module) noexcept {
   return reinterpret_cast<std::uint64_t>(module);
-}
-
-RawEvent module_event(RawKind kind, ModuleId module, bool recompute) {
-  return {.address = at::sequence_number::peek(),
-          .extra = at::RecordFunction::currentThreadId(),
-          .id = module.raw(),
-          .kind = kind,
-          .device = recompute ? std::uint8_t{1} : std::uint8_t{0}};
 }
 
 }  // namespace
@@ -101,20 +79,13 @@ PyObject* ModuleCalls::call(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* ModuleCalls::noted_call(Recorder& recorder, PyObject* self, PyObject* args,
                                   PyObject* kwargs) {
-  const ModuleId around = inside(recorder);
   ModuleId module;
-  undisturbing(recorder, [&] { module = identify(self, around); });
+  undisturbing(recorder, [&] { module = identify(self, running_module(recorder)); });
   if (module == ModuleId{}) return g_original(self, args, kwargs);
 
-  const bool recompute = node_depth() > 0;
-  if (around == ModuleId{} && !recompute) undisturbing(recorder, [&] { root_call_(args, kwargs); });
-  t_inside = {recorder.serial(), module};
-  recorder.push(module_event(RawKind::kModuleEnter, module, recompute));
-  PyObject* result = g_original(self, args, kwargs);
-  // The recording may have ended inside the call; then this goes nowhere.
-  recorder.push(module_event(RawKind::kModuleLeave, module, recompute));
-  t_inside = {recorder.serial(), around};
-  return result;
+  if (outside_modules(recorder)) undisturbing(recorder, [&] { root_call_(args, kwargs); });
+  const ModuleScope scope(recorder, module);
+  return g_original(self, args, kwargs);
 }
 
 ModuleId ModuleCalls::find(PyObject* module) const noexcept {
@@ -122,8 +93,6 @@ ModuleId ModuleCalls::find(PyObject* module) const noexcept {
   if (known == nullptr || !is_alive_at(known->weak, module)) return {};
   return known->id;
 }
-
-ModuleId ModuleCalls::running(const Recorder& recorder) noexcept { return inside(recorder); }
 
 ModuleId ModuleCalls::identify(PyObject* module, ModuleId around) {
   const ModuleId known = find(module);

@@ -8,7 +8,7 @@
 #undef Py_BUILD_CORE
 #undef Py_BUILD_CORE_MODULE
 
-#include "capture/python_frames.h"
+#include "capture/python/python_frames.h"
 
 namespace peakline::capture {
 namespace {
@@ -52,6 +52,7 @@ std::uint64_t address(const void* object) noexcept {
   return reinterpret_cast<std::uint64_t>(object);
 }
 
+// Python may use a code object's memory again, but hardly with the same tables at the same addresses.
 std::uint64_t key_of(const PyCodeObject* code, std::int32_t instruction) noexcept {
   std::uint64_t key = mixed(address(code), address(code->co_linetable));
   key = mixed(key, address(code->co_filename));
@@ -87,9 +88,7 @@ std::string text_of(PyObject* text) {
   return out;
 }
 
-}  // namespace
-
-std::size_t read_python_frames(std::span<PythonFrame> frames) noexcept {
+std::size_t read_frames(std::span<Frame> frames) noexcept {
   std::size_t count = 0;
 #ifndef Py_GIL_DISABLED
   const PyThreadState* thread = PyGILState_GetThisThreadState();
@@ -105,11 +104,17 @@ std::size_t read_python_frames(std::span<PythonFrame> frames) noexcept {
   return count;
 }
 
-PythonPlace place_of(const PythonFrame& frame) {
+FramePlace place_of(const Frame& frame) {
   auto* code = static_cast<PyCodeObject*>(const_cast<void*>(frame.code));
   const int line = PyCode_Addr2Line(code, frame.instruction);
   return {text_of(code->co_filename), text_of(code->co_qualname),
           line > 0 ? static_cast<std::uint32_t>(line) : 0};
 }
+
+constexpr FrameReader kPython{&read_frames, &place_of};
+
+}  // namespace
+
+void know_python_frames() noexcept { set_frame_reader(&kPython); }
 
 }  // namespace peakline::capture
