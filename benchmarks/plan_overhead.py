@@ -6,6 +6,9 @@ same clock, of the same program; nothing here was measured on a GPU.
 
 The others: upstream's `sac_milp` (its problem, solved to the end by HiGHS, and its choice of ops
 for each module), and with --compiled `activation_memory_budget` of torch.compile.
+
+`sac_milp` is applied by torch's own contexts. Ours run less Python for each op, which counts where
+the host is the busier one: --same-contexts applies both by ours, so that only choices differ.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import functools
 import gc
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +39,7 @@ from torch.utils.checkpoint import (
 import peakline
 from peakline._plan.applied import Applied
 from peakline._plan.document import Plan, parse
+from peakline._plan.selective import Rules, contexts
 from peakline.ilp_utils import aggregate_stats, parse_module_info
 from peakline.mem_tracker import MemTracker, _ModState
 from peakline.runtime_estimator import RuntimeEstimator
@@ -181,16 +186,18 @@ def graph_of(case: Case, layers: int) -> tuple[Any, SACEstimator]:
     return parse_module_info(info), sac
 
 
-def apply_upstream(model: nn.Module, plan: dict[str, float], sac: SACEstimator, root: str) -> None:
+def apply_upstream(
+    model: nn.Module, plan: dict[str, float], sac: SACEstimator, root: str, same_contexts: bool
+) -> None:
     """Each module of the plan, with the ops that upstream keeps for its share."""
     modules = dict(model.named_modules())
     for name, share in plan.items():
         module = modules[name.removeprefix(root).removeprefix(".")]
         saved = get_optimal_checkpointing_policy_per_module(sac.sac_mod_stats[name], 1 - share)
-        contexts = functools.partial(_contexts, saved)
+        pair = _OurContexts(saved) if same_contexts else functools.partial(_contexts, saved)
         forward = module.forward
 
-        def wrapped(*args: Any, _f: Any = forward, _c: Any = contexts, **kwargs: Any) -> Any:
+        def wrapped(*args: Any, _f: Any = forward, _c: Any = pair, **kwargs: Any) -> Any:
             return checkpoint(_f, *args, use_reentrant=False, context_fn=_c, **kwargs)
 
         module.forward = wrapped
@@ -208,12 +215,41 @@ def _contexts(saved: list[int]) -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
+class _OurContexts:
+    """Learns in a module's first forward which calls these are, and uses our contexts from then
+    on: the step that is timed comes later."""
+
+    def __init__(self, saved: list[int]) -> None:
+        self._saved = saved
+        self._called: Counter[str] = Counter()
+        self._keep: dict[str, tuple[int, ...]] = {}
+        self._rules: Rules | None = None
+        self._first = True
+
+    def __call__(self) -> Any:
+        if self._first:
+            self._first = False
+            places = iter(self._saved)
+            return create_selective_checkpoint_contexts(functools.partial(self._learn, places))
+        self._rules = self._rules or Rules(self._keep, {})
+        return contexts(self._rules)
+
+    def _learn(self, places: Iterator[int], _: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+        name = str(op)
+        number = self._called[name]
+        self._called[name] += 1
+        if op in OPS_TO_ALWAYS_SKIP or not next(places, 0):
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        self._keep[name] = (*self._keep.get(name, ()), number)
+        return CheckpointPolicy.MUST_SAVE
+
+
 def ours(run: Callable[[], None]) -> list[tuple[int, float, dict[str, Any]]]:
     found = peakline.plan(run, memory=2**47, levers=["activations"])
     return [(one["peak_allocated"], one["step_ms"], one["plan"]) for one in found.plans]
 
 
-def theirs_milp(case: Case, layers: int) -> Iterator[tuple[str, int, float]]:
+def theirs_milp(case: Case, layers: int, same_contexts: bool) -> Iterator[tuple[str, int, float]]:
     graph, sac = graph_of(case, layers)
     root = graph.nodes[0]["fqn"]
     whole = graph.nodes[0]["act_total"]
@@ -224,7 +260,9 @@ def theirs_milp(case: Case, layers: int) -> Iterator[tuple[str, int, float]]:
         if not plan:
             yield f"sac_milp {share}", 0, 0.0
             continue
-        change = functools.partial(apply_upstream, plan=plan, sac=sac, root=root)
+        change = functools.partial(
+            apply_upstream, plan=plan, sac=sac, root=root, same_contexts=same_contexts
+        )
         yield (f"sac_milp {share}", *estimate(lambda change=change: train(case, layers, change)))  # type: ignore[misc]
 
 
@@ -241,16 +279,17 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(CASES))
     parser.add_argument("--layers", type=int, help="cut models to so many layers")
     parser.add_argument("--compiled", action="store_true", help="beside activation_memory_budget")
+    parser.add_argument("--same-contexts", action="store_true", help="apply both by our contexts")
     args = parser.parse_args()
     print(f"{'model':>10} {'other':>14} {'peak':>10} {'overhead':>9}   {'our peak':>10} overhead")
     for name in args.models.split(","):
         case = CASES[name]
         layers = min(args.layers or case.layers, case.layers)
-        compare(name, case, layers, args.compiled)
+        compare(name, case, layers, args.compiled, args.same_contexts)
     return 0
 
 
-def compare(name: str, case: Case, layers: int, compiled: bool) -> None:
+def compare(name: str, case: Case, layers: int, compiled: bool, same_contexts: bool) -> None:
     plans = ours(lambda: train(case, layers))
     if compiled:  # the same plans, compiled: one in three, since each is compiled anew
         kept = sorted(plans, key=lambda one: one[0])[::3]
@@ -259,7 +298,7 @@ def compare(name: str, case: Case, layers: int, compiled: bool) -> None:
             for _, _, plan in kept
         ]
     _, plain = estimate(lambda: train(case, layers, None, compiled))
-    others = theirs_budget(case, layers) if compiled else theirs_milp(case, layers)
+    others = theirs_budget(case, layers) if compiled else theirs_milp(case, layers, same_contexts)
     for other, peak, ms in others:
         if not ms:
             print(f"{name:>10} {other:>14}   no plan", flush=True)
