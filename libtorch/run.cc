@@ -116,14 +116,19 @@ void TorchRun::stop() {
   const Status status = session_->stop();
   // A program that was tracked goes on; one on a virtual GPU has nothing to save beside the answer.
   if (is_virtual_) throw_if_error(status);
+  if (!status.ok()) ending_fault_ = status.message();
   tell_of_fault();
 }
 
+std::string TorchRun::known_fault() const {
+  const std::string_view fault = session_->fault();
+  return fault.empty() ? ending_fault_ : std::string(fault);
+}
+
 void TorchRun::tell_of_fault() {
-  if (told_ || session_->fault().empty()) return;
+  if (told_ || known_fault().empty()) return;
   told_ = true;
-  TORCH_WARN("peakline has turned tracking off, and the run goes on without it: ",
-             session_->fault());
+  TORCH_WARN("peakline has turned tracking off, and the run goes on without it: ", known_fault());
 }
 
 template <class Note>
@@ -269,7 +274,7 @@ void TorchRun::note(const std::string& key, const std::string& value) noexcept {
 
 std::string TorchRun::fault() const {
   const std::lock_guard guard(mutex_);
-  return std::string(session_->fault());
+  return known_fault();
 }
 
 Summary TorchRun::summary() const {

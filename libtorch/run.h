@@ -71,6 +71,7 @@ class TorchRun : public std::enable_shared_from_this<TorchRun> {
   explicit TorchRun(const RunOptions& options) : is_virtual_(options.is_virtual) {}
   template <class Note>
   void undisturbing(Note&& note) noexcept;
+  [[nodiscard]] std::string known_fault() const;
   void tell_of_fault();
   ModuleId meet(const torch::nn::Module& module);
   [[nodiscard]] const Known* find(const torch::nn::Module& module) const;
@@ -91,7 +92,8 @@ class TorchRun : public std::enable_shared_from_this<TorchRun> {
   StepCounter steps_;
   int backward_depth_ = 0;
   bool stopped_ = false;
-  bool told_ = false;  // of a fault
+  bool told_ = false;         // of a fault
+  std::string ending_fault_;  // of the last write, which stop() makes
 };
 
 // "Linear" of a torch::nn::LinearImpl, as Python names it.

@@ -3,17 +3,31 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <mutex>
 
 namespace peakline::vgpu {
 namespace {
 
+struct Block {
+  std::size_t bytes = 0;
+  std::uint64_t session = 0;
+};
+
 struct Pinned {
   std::mutex mutex;
-  std::map<const char*, std::size_t> blocks;  // begin to size
+  std::map<const char*, Block> blocks;  // by where they begin
+  std::uint64_t session = 0;            // blocks of earlier ones live on, and count no more
   std::size_t bytes = 0;
   std::size_t peak = 0;
+
+  void forget(const char* data) {
+    const auto found = blocks.find(data);
+    if (found == blocks.end()) return;
+    if (found->second.session == session) bytes -= found->second.bytes;
+    blocks.erase(found);
+  }
 };
 Pinned& pinned() {
   static auto* const kPinned = new Pinned;
@@ -52,17 +66,16 @@ c10::Allocator& pinned_allocator() {
 
 void note_pinned(const void* data, std::size_t bytes) {
   const std::lock_guard guard(pinned().mutex);
-  pinned().blocks.insert_or_assign(static_cast<const char*>(data), bytes);
+  const auto* begin = static_cast<const char*>(data);
+  pinned().forget(begin);
+  pinned().blocks.emplace(begin, Block{bytes, pinned().session});
   pinned().bytes += bytes;
   pinned().peak = std::max(pinned().peak, pinned().bytes);
 }
 
 void forget_pinned(const void* data) noexcept {
   const std::lock_guard guard(pinned().mutex);
-  const auto found = pinned().blocks.find(static_cast<const char*>(data));
-  if (found == pinned().blocks.end()) return;
-  pinned().bytes -= found->second;
-  pinned().blocks.erase(found);
+  pinned().forget(static_cast<const char*>(data));
 }
 
 std::size_t pinned_peak() {
@@ -72,7 +85,8 @@ std::size_t pinned_peak() {
 
 void reset_pinned_peak() {
   const std::lock_guard guard(pinned().mutex);
-  pinned().peak = pinned().bytes;
+  ++pinned().session;
+  pinned().bytes = pinned().peak = 0;
 }
 
 bool is_pinned(const void* data) {
@@ -81,7 +95,7 @@ bool is_pinned(const void* data) {
   auto after = pinned().blocks.upper_bound(byte);
   if (after == pinned().blocks.begin()) return false;
   --after;
-  return byte < after->first + after->second || byte == after->first;
+  return byte < after->first + after->second.bytes || byte == after->first;
 }
 
 }  // namespace peakline::vgpu

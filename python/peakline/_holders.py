@@ -54,6 +54,7 @@ def find_holders(
     n: int, device: torch.device | None, error: BaseException | None = None
 ) -> list[Holder]:
     """The functions that `error` has just ended count as running."""
+    gc.unfreeze()  # what gc.freeze() has put away is shown to nobody who asks for referrers
     gc.collect()
     tensors = _living_tensors()
     found = _by_storage(tensors, device)

@@ -42,6 +42,13 @@ def test_a_variable_of_a_module():
     HISTORY.clear()
 
 
+def test_a_variable_that_was_frozen():
+    HISTORY.append(torch.zeros(LARGE + 13))
+    gc.freeze()
+    assert path_of(LARGE + 13).endswith("HISTORY[0]")
+    HISTORY.clear()
+
+
 def test_a_class():
     Keeper.shared = torch.zeros(LARGE + 3)
     assert path_of(LARGE + 3).endswith("Keeper.shared")
