@@ -13,10 +13,17 @@
 namespace peakline::cli {
 namespace {
 
-// As `python -m MODULE ARGS…`, but what keeps peakline from being imported is one sentence.
+// As `python -m MODULE ARGS…`, but what keeps peakline from being imported is one sentence, and so is
+// Ctrl-C. While torch is imported that ends the process at once: libraries catch what is raised there.
 constexpr const char* kProgram = R"(
-import runpy, sys
+import os, runpy, signal, sys
 module = sys.argv.pop(1)
+def interrupted(*_):
+    os.write(2, b'peakline: interrupted\n')
+    os._exit(130)
+heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if heeded:
+    signal.signal(signal.SIGINT, interrupted)
 try:
     import peakline
 except ModuleNotFoundError as error:
@@ -26,7 +33,13 @@ except ModuleNotFoundError as error:
              'set PEAKLINE_PYTHON to the Python that has torch and peakline')
 except ImportError as error:
     sys.exit(f'peakline: {error}')
-runpy.run_module(module, run_name='__main__', alter_sys=True)
+if heeded:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    runpy.run_module(module, run_name='__main__', alter_sys=True)
+except KeyboardInterrupt:
+    print('peakline: interrupted', file=sys.stderr)
+    sys.exit(130)
 )";
 
 // $PEAKLINE_PYTHON, else the python beside this program, else python3.

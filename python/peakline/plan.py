@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peakline import _C
+from peakline._fit.variables import Variable
 from peakline._plan import document
 from peakline._plan.document import Plan
 
@@ -30,6 +31,8 @@ class Planned:
     floor: int = 0  # the least that any of them reserves
     short_by: int = 0  # bytes that are missing
     cannot: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    # When nothing fits: the script's batch or length, and what would fit with less of it.
+    smaller: dict[str, Any] | None = field(default=None, repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the plan, for `peakline estimate --plan` and `peakline.checkpoint`."""
@@ -73,14 +76,13 @@ def plan(
     words += [] if levers is None else ["--levers", ",".join(levers)]
     words += [] if jobs is None else ["--jobs", str(jobs)]
     for name, values in (vary or {}).items():
-        words += ["--vary", f"{name}={_written(values)}"]
+        words += ["--vary", str(_variable(name, values))]
     return _of_script([*words, "--json", "-", "--", *args])
 
 
-def _written(values: Sequence[int]) -> str:
-    if isinstance(values, range) and values.step == 1 and values:
-        return f"{values[0]}..{values[-1]}"
-    return ",".join(map(str, values))
+def _variable(name: str, values: Sequence[int]) -> Variable:
+    whole = isinstance(values, range) and values.step == 1 and values
+    return Variable(name, values if whole else sorted(values))
 
 
 def _of_script(words: list[str]) -> Planned:
@@ -107,6 +109,7 @@ def _planned(answer: dict[str, Any], chosen: dict[str, Any] | None) -> Planned:
         answer["floor"],
         answer["short_by"],
         answer["cannot"],
+        answer["smaller"],
     )
 
 
@@ -119,10 +122,11 @@ def _of_function(
     margin: float,
 ) -> Planned:
     from peakline._fit.tries import usual_memory
-    from peakline._fit.variables import Variable
-    from peakline._plan.answer import plans_of
+    from peakline._plan import smaller
+    from peakline._plan.answer import plans_of, row_of
     from peakline._plan.arguments import known_levers, usual_levers
     from peakline._plan.in_process import FunctionTries
+    from peakline._plan.script_sizes import in_order
     from peakline._plan.search import Search
 
     for name in levers or ():
@@ -130,11 +134,13 @@ def _of_function(
             raise ValueError(f"there is no lever '{name}'; known: {', '.join(known_levers())}")
     budget = int((usual_memory(os.fspath(gpu)) if memory is None else memory) * (1 - margin))
     tries = FunctionTries(train, gpu)
-    variables = [
-        Variable(name, values if isinstance(values, range) else sorted(values))
-        for name, values in vary.items()
-    ]
+    variables = [_variable(name, values) for name, values in vary.items()]
     outcome = Search(tries, variables, levers or usual_levers()).run(budget)
     answer = plans_of(outcome, None, budget, tries.dropped)
+    answer["smaller"] = None
+    sizes = [one for one in in_order(outcome.sizes) if one.name not in vary]
+    if outcome.chosen is None and sizes:
+        made = smaller.first_that_fits(sizes, outcome, lambda size: tries.ask, budget)
+        answer["smaller"] = smaller.as_json(made, lambda one: row_of(one, None, budget))
     chosen = None if answer["chosen"] is None else answer["plans"][answer["chosen"]]
     return _planned(answer, chosen)

@@ -11,8 +11,8 @@
 
 namespace peakline {
 
-// At most three, the largest first; each saves a hundredth of what is reserved or more. Reads the
-// recording twice. Empty for a recording without a GPU, for one longer than `most_events`, and for
+// At most three, the largest first; each saves a hundredth of what is reserved or more, and a tenth
+// where it is simulated roughly (docs/json.md). Reads the recording twice. Empty for a recording without a GPU, for one longer than `most_events`, and for
 // one whose own reserved memory the simulation does not reproduce.
 struct AdviceOptions {
   std::uint64_t most_events = 4'000'000;

@@ -20,6 +20,12 @@ class Variable:
     def is_range(self) -> bool:
         return isinstance(self.values, range)
 
+    def __str__(self) -> str:
+        """As `--vary` takes it."""
+        if self.is_range:
+            return f"{self.name}={self.values[0]}..{self.values[-1]}"
+        return f"{self.name}={','.join(map(str, self.values))}"
+
 
 def parse(text: str) -> Variable:
     """`batch-size=1..512` or `length=1024,4096`. Raises ValueError with one sentence."""
@@ -36,6 +42,18 @@ def parse(text: str) -> Variable:
     if not all(word.isdigit() for word in words):
         raise ValueError(_FORM.format(text=text))
     return Variable(name, sorted({int(word) for word in words}))
+
+
+def spread(variable: Variable) -> list[int]:
+    """A range in steps of at most a half: 1, 2, 3, 4, 6, 8, 12, 16, ..."""
+    if not variable.is_range:
+        return list(variable.values)
+    low, high = variable.values[0], variable.values[-1]
+    values, power = {low, high}, 1
+    while power <= high:
+        values |= {value for value in (power, power + power // 2) if low <= value <= high}
+        power *= 2
+    return sorted(values)
 
 
 def doubling(variable: Variable) -> Variable:

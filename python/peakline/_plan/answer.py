@@ -6,6 +6,7 @@ from typing import Any
 
 from peakline._estimate import arguments as estimate_arguments
 from peakline._fit.tries import usual_memory
+from peakline._plan import smaller
 from peakline._plan.arguments import Orders
 from peakline._plan.document import Plan
 from peakline._plan.search import Outcome
@@ -58,8 +59,17 @@ def plans_of(
 
 
 def as_json(
-    whole: dict[str, Any], outcome: Outcome, orders: Orders, budget: int, tries: Tries
+    whole: dict[str, Any],
+    outcome: Outcome,
+    orders: Orders,
+    budget: int,
+    tries: Tries,
+    less: smaller.Smaller | None,
 ) -> dict[str, Any]:
     """The object of `estimate` for the chosen plan (for the smallest when none fits), and plans."""
     found = plans_of(outcome, orders, budget, tries.dropped)
+    found["smaller"] = None
+    if less is not None:
+        with_less = smaller.orders_for(less.size, orders)
+        found["smaller"] = smaller.as_json(less, lambda one: row_of(one, with_less, budget))
     return {**whole, **found, "remembered": tries.recalled}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,11 +51,19 @@ class Orders:
 
     def command(self, plan: Plan, file: str) -> str:
         """What shows the same plan again, which has the script's arguments in it."""
-        import shlex
+        return self._typed("estimate", ["--plan", file])
 
+    def search_command(self, *more: str) -> str:
+        """This search, as it is typed, with more flags."""
+        varied = [word for one in self.vary for word in ("--vary", str(one))]
+        levers = [] if self.levers == usual_levers() else ["--levers", ",".join(self.levers)]
+        margin = ["--margin", f"{100 * self.margin:g}%"] if self.margin else []
+        return self._typed("plan", [*varied, *levers, *margin, *more])
+
+    def _typed(self, command: str, flags: list[str]) -> str:
         memory = [] if self.memory is None else ["--memory", _as_typed(self.memory)]
         tail = ["--", *self.words] if self.words else []
-        return "peakline estimate " + shlex.join([*self.own, *memory, "--plan", file, *tail])
+        return f"peakline {command} " + shlex.join([*self.own, *memory, *flags, *tail])
 
 
 def _as_typed(size: int) -> str:

@@ -15,6 +15,7 @@ from torch.optim.optimizer import Optimizer
 from peakline import _allocator_settings
 from peakline._optimizer_kinds import kind_of, kinds_of
 from peakline._patches import Patches
+from peakline._plan.script_sizes import Size, watch_argparse
 
 # What every way to clip gradients goes through.
 CLIPPING = ("_get_total_norm", "get_total_norm", "clip_grad_value_", "_clip_grads_with_norm_")
@@ -46,6 +47,7 @@ class Facts:
     clips: bool = False
     allocator: str = ""
     fsdp: ShardFacts | None = None
+    sizes: list[Size] = field(default_factory=list)  # arguments: batch, length
 
 
 class FactFinder:
@@ -60,6 +62,7 @@ class FactFinder:
             self._watch_optimizers(patches)
             self._watch_clipping(patches)
             self._watch_sharding(patches)
+            watch_argparse(patches, self.facts.sizes.append)
             yield
 
     def _watch_optimizers(self, patches: Patches) -> None:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from peakline._plan.facts import FactFinder, Facts, OptimizerFacts, ShardFacts
 from peakline._plan.op_profile import ModuleProfile, Op, OpProfiler
+from peakline._plan.script_sizes import Size
 from peakline._plan.units import shape_of, units_of
 
 
@@ -40,6 +41,7 @@ class Found:
     def from_json(found: dict[str, Any]) -> Found:
         facts = dict(found["facts"])
         facts["optimizers"] = [OptimizerFacts(**one) for one in facts["optimizers"]]
+        facts["sizes"] = [Size(**one) for one in facts.get("sizes", [])]
         facts["fsdp"] = ShardFacts(**facts["fsdp"]) if facts["fsdp"] else None
         kinds = []
         for kind in found["kinds"]:

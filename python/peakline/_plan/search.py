@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from peakline._fit.variables import Variable
+from peakline._fit.variables import Variable, spread
 from peakline._plan.arguments import ACTIVATIONS
 from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
 from peakline._plan.levers import LEVERS
 from peakline._plan.probe import Found
+from peakline._plan.script_sizes import Size
 from peakline._plan.tried import Tried
 
 _RUNGS = 16  # of the ladder, where only checkpointing varies
@@ -39,6 +40,7 @@ class Outcome:
     base: Tried
     chosen: Tried | None
     tried: list[Tried] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)  # that the script has: batch, length
 
     @property
     def floor(self) -> Tried:
@@ -98,7 +100,8 @@ class Search:
         self._ask(self._ladders(points, free, costly, found))
         tried = list(self._tried.values())
         fitting = [one for one in tried if one.needs <= budget]
-        return Outcome(first, min(fitting, key=_rank, default=None), tried)
+        best = min(fitting, key=_rank, default=None)
+        return Outcome(first, best, tried, found.facts.sizes)
 
     def _ask(self, plans: Sequence[Plan]) -> None:
         self._add([one for one in self._tries.ask(plans) if one is not None])
@@ -182,20 +185,8 @@ class Search:
 def _points(vary: Sequence[Variable]) -> Iterator[dict[str, int]]:
     """Values of the script's own arguments."""
     names = [variable.name for variable in vary]
-    for values in itertools.product(*map(_spread, vary)):
+    for values in itertools.product(*map(spread, vary)):
         yield dict(zip(names, values, strict=True))
-
-
-def _spread(variable: Variable) -> list[int]:
-    """A range in steps of at most a half: 1, 2, 3, 4, 6, 8, 12, 16, ..."""
-    if not variable.is_range:
-        return list(variable.values)
-    low, high = variable.values[0], variable.values[-1]
-    values, power = {low, high}, 1
-    while power <= high:
-        values |= {value for value in (power, power + power // 2) if low <= value <= high}
-        power *= 2
-    return sorted(values)
 
 
 def _ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:

@@ -8,6 +8,7 @@ from peakline import _C
 from peakline._plan.arguments import Orders
 from peakline._plan.paste import lines_to_paste
 from peakline._plan.search import Outcome
+from peakline._plan.smaller import Smaller
 from peakline._plan.tried import Tried
 from peakline.run import format_size
 
@@ -15,13 +16,17 @@ _MOST_ROWS = 12
 _COLUMNS = 100
 
 
-def of_plan(answer: dict[str, Any], outcome: Outcome, orders: Orders, budget: int) -> str:
+def of_plan(
+    answer: dict[str, Any], outcome: Outcome, orders: Orders, budget: int, less: Smaller | None
+) -> str:
     gpu = outcome.base.answer["gpu"]
     limit = f"{format_size(budget)} on {gpu}"
     lines = _headline(outcome, limit, budget)
     rows = outcome.pareto(budget)
     if rows:
         lines += ["", "What fits, fastest first", *_table(rows, outcome)]
+    if outcome.chosen is None:
+        lines += ["", *_what_would(less, outcome, orders, budget)]
     lines += _dropped(answer["cannot"])
     lines += _unused(outcome.without_effect())
     if outcome.chosen is not None and not outcome.chosen.plan.is_empty:
@@ -49,6 +54,24 @@ def _headline(outcome: Outcome, limit: str, budget: int) -> list[str]:
     changes = "; ".join(chosen.plan.changes())
     lines = [f"It fits {limit} with: {changes}.", _against(chosen, base, budget)]
     return lines
+
+
+def _what_would(less: Smaller | None, outcome: Outcome, orders: Orders, budget: int) -> list[str]:
+    """Nothing fits: what would, or how to ask for it."""
+    if less is None:
+        return [
+            "No argument of the script looks like its batch or its length. If it has one, name it:",
+            f"  {orders.search_command('--vary', 'NAME=A..B')}",
+        ]
+    name, now = less.size.name, less.size.value
+    if less.found:
+        head = f"What would fit with a smaller {name}, which is {now} now"
+        return [head, *_table(less.found, outcome), "To find the fastest", f"  {less.command}"]
+    if less.least is None:
+        return [f"The script cannot be estimated with a smaller {name}."]
+    value = less.least.plan.arguments[name]
+    short = format_size(less.least.needs - budget)
+    return [f"Not even {name} {value} would fit: it is {short} short ({name} is {now} now)."]
 
 
 def _as_it_is(base: Tried, words: str) -> str:

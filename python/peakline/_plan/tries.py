@@ -44,6 +44,7 @@ class Tries:
         self.recalled = 0
         self.dropped: list[tuple[Plan, str]] = []  # plans that the script cannot have, and why
         self._known: dict[str, Tried | None] = {}
+        self._base: Plan | None = None  # without which there is nothing to compare with
         first = Plan(arguments={one.name: one.values[0] for one in orders.vary})
         self._script: str | None = arguments.parse(orders.estimate_words(first)).script
         import torch
@@ -53,6 +54,7 @@ class Tries:
 
     def probe_and_ask(self, base: Plan) -> tuple[Found, Tried]:
         """Looks at the program closely, and estimates it as it is."""
+        self._base = base
         kept = None if self._orders.forget else self._remembered.get_text(self._probe_key(base))
         probe: list[Found] = [Found.from_json(kept["probe"])] if kept else []
         tasks: list[Task] = []
@@ -124,7 +126,7 @@ class Tries:
             self._known[_key(plan)] = tried = Tried(plan, answer)
             complain(tried.line())
             return
-        if not plan.levers and not plan.activations:
+        if plan == self._base:
             self._fail(result)
         if not result.lost:
             self._keep(_key(plan), {"refused": result.reason}, result.files)

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <peakline/advice.h>
+#include <peakline/category.h>
 
 #include "import_support.h"
 #include "trace_builder.h"
@@ -69,6 +72,128 @@ TEST(Advice, SegmentsThatGrowAreAdvisedWhereTheyLeaveFewerHoles) {
   EXPECT_LT(found[0].after, found[0].before);
   run.info("allocator_conf", "expandable_segments:True");
   EXPECT_TRUE(advice_for(run).empty()) << "a setting that is on is not advised";
+}
+
+// Two steps of a model whose gradients are freed where `zero` says.
+enum class Zero { kAfterForward, kAfterStep, kNever };
+TraceBuilder with_gradients(Zero zero) {
+  TraceBuilder run;
+  run.info("torch", "2.13.0").alloc("parameters", 100_MiB);
+  for (const std::string step : {"0", "1"}) {
+    run.alloc("first" + step, 100_MiB).alloc("second" + step, 100_MiB);
+    if (zero == Zero::kAfterForward && step == "1") run.free("gradients0");
+    run.phase_begin(Phase::kBackward).free("first" + step).free("second" + step);
+    if (zero != Zero::kNever || step == "0") run.alloc("gradients" + step, 100_MiB);
+    run.phase_end(Phase::kBackward).phase_begin(Phase::kOptimizer);
+    if (step == "0") run.label("gradients0", category::kGradient);
+    run.phase_end(Phase::kOptimizer).step();
+    if (zero == Zero::kAfterStep) run.free("gradients" + step);
+  }
+  return run;
+}
+
+const Saving* find(const std::vector<Saving>& savings, std::string_view what) {
+  const auto found = std::ranges::find_if(
+      savings, [&](const Saving& one) { return one.what.find(what) != std::string::npos; });
+  return found == savings.end() ? nullptr : &*found;
+}
+
+TEST(Advice, GradientsThatOutliveTheStepIntoForwardAreWhatZeroingEarlierSaves) {
+  TraceBuilder run = with_gradients(Zero::kAfterForward);
+  const std::vector<Saving> found = advice_for(run);
+  const Saving* saving = find(found, "zero_grad()");
+  ASSERT_NE(saving, nullptr);
+  EXPECT_EQ(saving->before, 400_MiB);
+  EXPECT_EQ(saving->after, 300_MiB);
+  TraceBuilder early = with_gradients(Zero::kAfterStep);
+  EXPECT_EQ(find(advice_for(early), "zero_grad()"), nullptr);
+}
+
+TEST(Advice, GradientsToWhichTheNextAreAddedCannotBeFreedBefore) {
+  TraceBuilder run = with_gradients(Zero::kNever);
+  const std::vector<Saving> found = advice_for(run);
+  EXPECT_EQ(find(found, "zero_grad()"), nullptr);
+  EXPECT_EQ(find(found, "in backward"), nullptr);
+}
+
+// Four layers, each with a gradient that lives until the optimizer has stepped.
+TraceBuilder in_layers(std::string_view between = "") {
+  TraceBuilder run;
+  run.info("torch", "2.13.0").alloc("parameters", 40_MiB).phase_begin(Phase::kBackward);
+  for (const std::string layer : {"3", "2", "1", "0"}) {
+    run.backward("Model." + layer).alloc("gradient" + layer, 40_MiB);
+    run.backward_end("Model." + layer);
+  }
+  run.phase_end(Phase::kBackward);
+  if (!between.empty()) run.op(between).op_end();
+  run.phase_begin(Phase::kOptimizer);
+  for (const std::string layer : {"0", "1", "2", "3"}) {
+    run.label("gradient" + layer, category::kGradient);
+  }
+  return std::move(run.phase_end(Phase::kOptimizer).step());
+}
+
+TEST(Advice, WithTheOptimizerInBackwardOneGradientIsThereAtATime) {
+  TraceBuilder run = in_layers();
+  const std::vector<Saving> found = advice_for(run);
+  const Saving* saving = find(found, "in backward");
+  ASSERT_NE(saving, nullptr);
+  EXPECT_EQ(saving->before, 200_MiB);
+  EXPECT_EQ(saving->after, 120_MiB);  // parameters, a gradient, and a temporary as large
+}
+
+TEST(Advice, GradientsThatAreClippedTogetherMustAllBeThere) {
+  TraceBuilder run = in_layers("aten::_foreach_norm");
+  EXPECT_EQ(find(advice_for(run), "in backward"), nullptr);
+}
+
+// A model of two layers. Each makes `inside`, which backward needs, and its result.
+TraceBuilder layered(bool recomputes = false) {
+  TraceBuilder run;
+  run.info("torch", "2.13.0").module("Net", "Net").module("Net.layers", "ModuleList");
+  for (const std::string layer : {"Net.layers.0", "Net.layers.1"}) {
+    run.module(layer, "Block").module(layer + ".up", "Linear");
+  }
+  for (const std::string layer : {"Net.layers.0", "Net.layers.1"}) {
+    run.enter(layer).op("aten::mm").alloc(layer + "inside", 100_MiB).op_end();
+    run.op("aten::gelu").alloc(layer + "temporary", 20_MiB).free(layer + "temporary").op_end();
+    run.op("aten::add").alloc(layer + "result", 20_MiB).op_end().leave(layer);
+  }
+  run.phase_begin(Phase::kBackward);
+  for (const std::string layer : {"Net.layers.1", "Net.layers.0"}) {
+    run.backward(layer);
+    if (recomputes) run.recompute(layer).recompute_end(layer);
+    run.free(layer + "inside").free(layer + "result").backward_end(layer);
+  }
+  return std::move(run.phase_end(Phase::kBackward).step());
+}
+
+TEST(Advice, LayersThatAreRecomputedKeepTheirResultsAlone) {
+  TraceBuilder run = layered();
+  const std::vector<Saving> found = advice_for(run);
+  const Saving* saving = find(found, "recomputing");
+  ASSERT_NE(saving, nullptr);
+  EXPECT_EQ(saving->what, "recomputing layers.{0..1}");
+  EXPECT_NE(saving->command.find(R"("modules": ["layers.{0..1}"])"), std::string::npos);
+  EXPECT_EQ(saving->before, 240_MiB);
+  // Both results, what is inside of one layer, and its result, which may be needed once more.
+  EXPECT_EQ(saving->after, 160_MiB);
+}
+
+TEST(Advice, WhoRecomputesAlreadyIsNotToldTo) {
+  TraceBuilder run = layered(true);
+  EXPECT_EQ(find(advice_for(run), "recomputing"), nullptr);
+}
+
+TEST(Advice, ALayerThatNoBackwardFollowsIsNotRecomputed) {
+  TraceBuilder run;
+  run.info("torch", "2.13.0");
+  for (const std::string layer : {"Net.0", "Net.1"}) {
+    run.module(layer, "Block").module(layer + ".up", "Linear");
+    run.enter(layer).op("aten::mm").alloc(layer, 100_MiB).alloc(layer + "b", 90_MiB).op_end();
+    run.leave(layer);
+  }
+  EXPECT_EQ(find(advice_for(run), "recomputing"), nullptr);
 }
 
 TEST(Advice, WhereTheSimulationReservesOtherwiseThanTheRunNothingIsProven) {
