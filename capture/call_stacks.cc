@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "capture/frames.h"
+#include "capture/native_frames.h"
 
 namespace peakline::capture {
 namespace {
 
 constexpr std::size_t kMostFrames = 256;  // the innermost; deeper recursion is cut
+constexpr std::size_t kMostNativeFrames = 96;
 constexpr std::size_t kKnownStacks = 4096;
 constexpr std::size_t kMostPlaces = std::size_t{1} << 16;
 
@@ -37,6 +39,15 @@ struct ThreadStacks {
   std::unordered_map<std::uint64_t, Place> places;
   std::array<Frame, kMostFrames> frames;
   std::vector<LineId> lines;  // kept for its memory
+
+  // Calls of C++, where they are wanted.
+  struct NativePlace {
+    LineId line;  // none: nobody's
+    bool runs_python = false;
+  };
+  std::unordered_map<void*, NativePlace> native_places;
+  std::array<void*, kMostNativeFrames> native;
+  std::vector<LineId> native_lines;  // the innermost first
 };
 
 thread_local ThreadStacks* t_stacks __attribute__((tls_model("initial-exec"))) = nullptr;
@@ -56,6 +67,7 @@ ThreadStacks& thread_stacks(const Recorder& recorder) {
     stacks.recorder = recorder.serial();
     stacks.known.fill({});
     stacks.places.clear();
+    stacks.native_places.clear();
   }
   return stacks;
 }
@@ -100,6 +112,32 @@ const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const FrameReade
   return found->second;
 }
 
+const ThreadStacks::NativePlace& native_place(ThreadStacks& stacks, Recorder& recorder,
+                                              void* call) {
+  if (stacks.native_places.size() > kMostPlaces) stacks.native_places.clear();
+  const auto [found, fresh] = stacks.native_places.try_emplace(call);
+  if (!fresh) return found->second;
+  const FramePlace place = native_place_of(call);
+  found->second.runs_python = runs_python(place);
+  const bool named = !place.function.empty() && !is_of_python(place);
+  if (named && !lies_in(place.file, recorder.stacks().left_out)) {
+    found->second.line = recorder.words().line(place.file, place.function, 0, true);
+  }
+  return found->second;
+}
+
+// The calls of C++ since the last one of Python.
+void read_native_lines(ThreadStacks& stacks, Recorder& recorder) {
+  stacks.native_lines.clear();
+  if (!recorder.stacks().cpp) return;
+  const std::size_t count = read_native_frames(stacks.native);
+  for (std::size_t i = 0; i < count; ++i) {
+    const ThreadStacks::NativePlace& place = native_place(stacks, recorder, stacks.native[i]);
+    if (place.runs_python) return;
+    if (place.line != LineId{}) stacks.native_lines.push_back(place.line);
+  }
+}
+
 TakenStack intern(ThreadStacks& stacks, Recorder& recorder, const FrameReader& reader,
                   std::size_t count) {
   std::vector<LineId>& lines = stacks.lines;
@@ -114,19 +152,21 @@ TakenStack intern(ThreadStacks& stacks, Recorder& recorder, const FrameReader& r
   }
   TakenStack taken;
   taken.own = taken.stack = recorder.words().stack(lines);
-  if (library != LineId{}) {
-    lines.push_back(library);
-    taken.stack = recorder.words().stack(lines);
-  }
+  if (library != LineId{}) lines.push_back(library);
+  lines.insert(lines.end(), stacks.native_lines.rbegin(), stacks.native_lines.rend());
+  taken.stack = recorder.words().stack(lines);
   return taken;
 }
 
-std::uint64_t key_of(std::span<const Frame> frames) noexcept {
+std::uint64_t mixed(std::uint64_t key, std::uint64_t value) noexcept {
+  key = (key ^ value) * 0xBF58476D1CE4E5B9U;
+  return key ^ key >> 31;
+}
+
+std::uint64_t key_of(std::span<const Frame> frames, std::span<const LineId> native) noexcept {
   std::uint64_t key = frames.size();
-  for (const Frame& frame : frames) {
-    key = (key ^ frame.key) * 0xBF58476D1CE4E5B9U;
-    key ^= key >> 31;
-  }
+  for (const Frame& frame : frames) key = mixed(key, frame.key);
+  for (const LineId line : native) key = mixed(key, line.raw());
   return key;
 }
 
@@ -143,7 +183,8 @@ TakenStack take_stack(Recorder& recorder) noexcept {
     ThreadStacks& stacks = thread_stacks(recorder);
     const std::size_t count = reader->read(stacks.frames);
     if (count == 0) return {};
-    const std::uint64_t key = key_of({stacks.frames.data(), count});
+    read_native_lines(stacks, recorder);
+    const std::uint64_t key = key_of({stacks.frames.data(), count}, stacks.native_lines);
     ThreadStacks::Known& known = stacks.known[key % kKnownStacks];
     if (known.key != key) known = {key, intern(stacks, recorder, *reader, count)};
     return known.taken;

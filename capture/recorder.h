@@ -37,6 +37,7 @@ struct StackOptions {
   bool source = true;                      // with the lines' text
   std::vector<std::string> library = {};   // folders whose lines the program only calls
   std::vector<std::string> left_out = {};  // folders whose lines are nobody's business
+  bool cpp = false;                        // with the calls of C++ below those of Python
 };
 
 // The calling thread's number in the recording that it last wrote to. The model keeps the way to it to

@@ -8,6 +8,7 @@
 #include "capture/cuda_reports.h"
 #include "capture/cuda_trace.h"
 #include "capture/fake_storage.h"
+#include "capture/tensor_places.h"
 
 namespace peakline::capture {
 namespace {
@@ -130,6 +131,16 @@ void Session::owned_by(const at::Tensor& tensor, ModuleId module, const std::str
 void Session::fake_tensor(const at::Tensor& tensor, c10::Device device) {
   if (device.is_meta()) return;
   note_fake_tensor(recorder_, tensor, devices_.of(device), device.is_cuda() ? kCudaRounding : 1);
+}
+
+std::vector<std::uint64_t> Session::addresses(const at::Tensor& tensor) {
+  std::vector<std::uint64_t> found;
+  for_each_storage(tensor, [&](c10::StorageImpl& storage) {
+    if (const Place place = place_of(storage, devices_); place.address != 0) {
+      found.push_back(place.address);
+    }
+  });
+  return found;
 }
 
 bool Session::takes_stacks() const noexcept {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <peakline/event.h>
 #include <peakline/status.h>
@@ -81,6 +82,8 @@ class Session {
   // The block was allocated for `module`, though another one may run; `name` says where.
   void owned_by(const at::Tensor& tensor, ModuleId module, const std::string& name);
   void fake_tensor(const at::Tensor& tensor, c10::Device device);
+  // Of the blocks behind it, as the recording has them.
+  [[nodiscard]] std::vector<std::uint64_t> addresses(const at::Tensor& tensor);
 
   void phase(Phase phase, bool begins);
   // The program is in a part of itself that it gave a name, until the end of the innermost one.

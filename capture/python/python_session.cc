@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/native_frames.h"
 #include "capture/python/python_frames.h"
 #include "capture/python/python_tensors.h"
 
@@ -15,6 +16,7 @@ Result<std::unique_ptr<PythonSession>> PythonSession::start(Spool& spool,
   Result<Recorder*> recorder = begin(spool, options);
   if (!recorder.ok()) return recorder.status();
   know_python_frames();
+  if (options.stacks.cpp) prepare_native_frames();
   know_python_tensors();
   return std::unique_ptr<PythonSession>(
       new PythonSession(**recorder, options, module_type, std::move(discover)));

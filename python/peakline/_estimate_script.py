@@ -82,6 +82,7 @@ class _Estimate:
         self._began = began
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
+        from peakline._batch_argument import BatchArgument
         from peakline._estimate.course import Course
         from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
@@ -89,6 +90,7 @@ class _Estimate:
         from peakline._estimate.longest import LongestFirst
         from peakline._estimate.step_on import check
         from peakline._estimate.writes import Overlay
+        from peakline._remedies import LayersMet
         from peakline.virtual_gpu import virtual_gpu
 
         args = self._args
@@ -107,6 +109,7 @@ class _Estimate:
                 progress=complain,
                 clock=not args.no_clock,
                 source=not args.no_source,
+                cpp=args.cpp_stacks,
             )
             self._fakes = Fakes(args.fakes)
             gpu.job.routing_imbalance = args.routing_imbalance
@@ -114,11 +117,14 @@ class _Estimate:
             if args.world_size:
                 self._exchange = self._others.of(self._rank, args.wanted)
                 gpu.job.receive, gpu.job.send = self._receive, self._send
-            self._course = Course(gpu.steps, args.steps)
+            self._course = Course(gpu.steps, args.steps, gpu.suspects_growth)
             self._generation = Generation()
             self._finders = Finders(gpu.steps)
             self._longest = LongestFirst()
             self._overlay = Overlay()
+            self._batch, self._layers = BatchArgument(), LayersMet()
+            gpu.on_model(self._layers.met)
+            self._garbage = 0
             self._applied = self._apply_plan()
             with self._around(gpu), gpu as self._recording:
                 ended = self._run_script()
@@ -158,6 +164,7 @@ class _Estimate:
                 named = NamedSteps(args.step_on, self._gpu.steps)
                 stack.enter_context(named.counted())
                 between = named.look_in_script if named.in_script else None
+            stack.enter_context(self._batch.watched())
             stack.enter_context(watched_loaders(self._course.epochs))
             stack.enter_context(Trainers(self._course.epochs).watched())
             stack.enter_context(self._generation.watched())
@@ -171,8 +178,14 @@ class _Estimate:
             stack.enter_context(deadline.ending_after(args.timeout, self._give_up))
             stack.enter_context(deadline.ending_on_sigterm(self._give_up))
             return outcome.run_script(
-                lambda: self._program.run(between), self._course, self._gpu.label_alive
+                lambda: self._program.run(between), self._course, self._script_failed
             )
+
+    def _script_failed(self) -> None:
+        from peakline._oom_facts import collect_garbage
+
+        self._gpu.label_alive()
+        self._garbage = collect_garbage(self._recording)
 
     def _keep_writes_apart(self, stack: contextlib.ExitStack) -> None:
         from peakline._estimate.writes import kept_apart
@@ -210,6 +223,7 @@ class _Estimate:
 
     def _conclude(self, ended: Any) -> tuple[int, dict[str, Any] | None]:
         from peakline._estimate import answer, outcome
+        from peakline._oom_facts import garbage_sentences
 
         args, gpu, recording = self._args, self._gpu, self._recording
         if self._applied is not None and self._applied.refused:
@@ -238,6 +252,9 @@ class _Estimate:
         found["redirected"] = self._overlay.redirected
         found["made"] = self._overlay.made()
         found["chose_batch"] = self._finders.searched
+        if found["oom"] is not None:
+            found["oom"]["would_help"] += garbage_sentences(self._garbage)
+        found["remedies"] = (self._batch.found, self._layers.checkpointed())
         found = gpu.job.complete(found, self._rank, args.nccl_memory, args.memory)
         host.complete(found, gpu.pinned_peak(), args.host_memory)
         if args.planned is not None:
@@ -255,6 +272,7 @@ def _say_what_is_needed(
     args: argparse.Namespace, found: dict[str, Any], second_pass: needed.SecondPass
 ) -> None:
     made, chose_batch = found.pop("made"), found.pop("chose_batch")
+    batch, plan = found.pop("remedies")
     if found["gpu_fits"] or args.second_pass:
         return
     if found["oom"] is None:  # only what lies outside the allocator is too much
@@ -267,13 +285,31 @@ def _say_what_is_needed(
     else:
         complain("it does not fit; a second pass without the limit finds out how much would do")
         found["needed_reserved"] = second_pass.reserved(found["rank"], made)
+        if args.advice and not args.ranks and args.planned is None:
+            _try_remedies(
+                args,
+                found,
+                batch,
+                plan,
+                lambda *asked: second_pass.with_change(found["rank"], made, *asked),
+            )
+
+
+def _try_remedies(
+    args: argparse.Namespace, found: dict[str, Any], batch: Any, plan: Any, attempt: Any
+) -> None:
+    from peakline import _remedies
+
+    if batch is None and plan is None:
+        return
+    complain(_remedies.announcement(batch, plan, args.advice))
+    found["oom"]["would_help"] += _remedies.proven(attempt, batch, plan, args.advice)
 
 
 def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, status: int) -> int:
-    from peakline._estimate import generation, outcome
+    from peakline._estimate import answer, generation, outcome
 
-    found.pop("made", None)
-    found.pop("chose_batch", None)
+    answer.finish(found)
     if args.json == "-":
         print(json.dumps(found))
     elif args.json:

@@ -15,7 +15,7 @@ import reprlib
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ _CLOSURE = "<closure "
 _OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itself
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
+
+# A device, and an address there.
+Place = tuple[str, int]
+Addresses = Callable[[torch.Tensor], list[int]]
 
 # Python's collector knows neither what C++ holds nor what arrays and buffers share.
 NOT_FOUND = "(no variable found; C++ or a NumPy array may hold it)"
@@ -59,23 +63,53 @@ def find_holders(
     tensors = _living_tensors()
     found = _by_storage(tensors, device)
     _add_saved(found, tensors, device)
+    search = _search_beside(tensors, found, error)
     largest = sorted(found.values(), key=lambda held: -held.bytes)[:n]
-    ours = {id(tensors), id(found), id(largest), *(id(held.tensors) for held in found.values())}
-    ours |= {id(held.__dict__) for held in found.values()} | {id(held) for held in found.values()}
-    search = _Search(ours, error)
     return [held.holder(search) for held in largest]
+
+
+def holders_at(groups: Iterable[list[Place]], addresses: Addresses, enough: int) -> list[list[str]]:
+    """Who holds the memory at the first places of each group, until `enough` of them are known.
+
+    `addresses` says where a tensor lies. Nothing is collected for this, and what is frozen stays
+    so: a program that did not ask goes on as it would have.
+    """
+    tensors = _living_tensors()
+    found = _by_storage(tensors, None, addresses)
+    _add_saved(found, tensors, None, addresses)
+    search = _search_beside(tensors, found)
+    held_at = {(held.device, a): held for held in found.values() for a in held.addresses}
+    search.leave_out(held_at)
+    all_paths: list[list[str]] = []
+    for group in groups:
+        paths: list[str] = []
+        for place in group:
+            held = held_at.get(place) if len(paths) < enough else None
+            path = "" if held is None else held.holder(search).path
+            paths += [path] if path else []
+        all_paths.append(paths)
+    return all_paths
+
+
+def _search_beside(
+    tensors: list[torch.Tensor], found: dict[int, _Held], error: BaseException | None = None
+) -> _Search:
+    ours = {id(tensors), id(found), *(id(held.tensors) for held in found.values())}
+    ours |= {id(held.__dict__) for held in found.values()} | {id(held) for held in found.values()}
+    return _Search(ours, error)
 
 
 class _Held:
     """A storage, the tensors of Python that show it, and the graph that saved it otherwise."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, addresses: Addresses) -> None:
         self.bytes = tensor.untyped_storage().nbytes()
         self.device = str(tensor.device)
         self.shape = tuple(tensor.shape)
         self.dtype = str(tensor.dtype).removeprefix("torch.")
         self.tensors: list[torch.Tensor] = []
         self.saved_by: tuple[torch.Tensor, str] | None = None
+        self.addresses = addresses(tensor)
 
     def holder(self, search: _Search) -> Holder:
         path = ""
@@ -108,7 +142,13 @@ def _storage_of(tensor: torch.Tensor) -> int | None:
         return None
 
 
-def _by_storage(tensors: list[torch.Tensor], device: torch.device | None) -> dict[int, _Held]:
+def _nowhere(tensor: torch.Tensor) -> list[int]:
+    return []
+
+
+def _by_storage(
+    tensors: list[torch.Tensor], device: torch.device | None, addresses: Addresses = _nowhere
+) -> dict[int, _Held]:
     """Parameters and their gradients are held by their modules, as everybody knows."""
     known = {_storage_of(tensor) for tensor in tensors if isinstance(tensor, torch.nn.Parameter)}
     known |= {
@@ -122,7 +162,7 @@ def _by_storage(tensors: list[torch.Tensor], device: torch.device | None) -> dic
         if storage is None or storage in known or not _is_on(tensor, device):
             continue
         if storage not in found:
-            found[storage] = _Held(tensor)
+            found[storage] = _Held(tensor, addresses)
         found[storage].tensors.append(tensor)
     return found
 
@@ -135,7 +175,10 @@ def _is_on(tensor: torch.Tensor, device: torch.device | None) -> bool:
 
 
 def _add_saved(
-    found: dict[int, _Held], tensors: list[torch.Tensor], device: torch.device | None
+    found: dict[int, _Held],
+    tensors: list[torch.Tensor],
+    device: torch.device | None,
+    addresses: Addresses = _nowhere,
 ) -> None:
     """What autograd's graphs have saved: it may be that no variable of Python's leads to it."""
     known = {_storage_of(tensor) for tensor in tensors}
@@ -148,7 +191,7 @@ def _add_saved(
                     continue
                 if storage not in known:
                     known.add(storage)
-                    found[storage] = _Held(tensor)
+                    found[storage] = _Held(tensor, addresses)
                 held = found.get(storage)
                 if held is not None and held.saved_by is None:
                     held.saved_by = (root, node.name())
@@ -212,6 +255,10 @@ class _Search:
             if isinstance(module, types.ModuleType) and name != "__mp_main__"  # __main__ again
         }
         self._ours = ours | {id(self._frames), id(self._locals), id(self.__dict__), id(self)}
+
+    def leave_out(self, thing: object) -> None:
+        """It is ours, and holds nothing of the program's."""
+        self._ours.add(id(thing))
 
     def _variables(self) -> Iterator[tuple[int, str]]:
         # The innermost function that knows an object says most about it.

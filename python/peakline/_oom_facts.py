@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from peakline._holders import Holder, find_holders
-from peakline.run import Run
+from peakline.run import GrowthUse, Run, format_size
 from peakline.simulate import Simulation, simulate
 
 _HOLDERS = 10
@@ -43,8 +44,12 @@ def gather(run: Run, error: BaseException) -> OomFacts:
     if not failed:
         raise ValueError("no allocation failed while it was tracked, so there is none to explain")
     found = failed[0]
+    # First, while the recording is as it was when memory ran out.
+    growth = [_as_json(row) for row in run.growth(found["device"])]
+    garbage = collect_garbage(run)
     segments = _segments(found["device"])
     limit = found["memory_limit"] or _limit(found["device"])
+    settings = advice(simulate(run, memory=limit, device=found["device"], compare=True))
     free = [size for segment in segments for size, in_use in segment.blocks if not in_use]
     return OomFacts(
         message=str(error),
@@ -54,9 +59,38 @@ def gather(run: Run, error: BaseException) -> OomFacts:
         segments=segments,
         largest_free=max(free, default=0),
         holders=find_holders(_HOLDERS, torch.device(found["device"]), error),
-        advice=advice(simulate(run, memory=limit, device=found["device"], compare=True)),
-        growth=found.get("growth", []),
+        advice=garbage_sentences(garbage) + settings + freed_cache(run, limit, found["device"]),
+        growth=growth,
     )
+
+
+def _as_json(row: GrowthUse) -> dict[str, Any]:
+    return vars(row) | {"place": row.place and vars(row.place)}
+
+
+def collect_garbage(run: Run) -> int:
+    """Collects what only cycles of references keep alive, and says how much memory that was."""
+    if not run.devices:
+        return 0
+    before = run.live(run.devices[0]).allocated
+    gc.collect()
+    return before - run.live(run.devices[0]).allocated
+
+
+def garbage_sentences(garbage: int) -> list[str]:
+    if garbage <= 0:
+        return []
+    return [
+        f"{format_size(garbage)} were garbage that only cycles of references kept alive: "
+        "gc.collect() freed them when it had failed."
+    ]
+
+
+def freed_cache(run: Run, limit: int | None, device: str) -> list[str]:
+    """What goes wrong now may come of how earlier steps have cut their memory up."""
+    if not simulate(run, memory=limit, device=device, empty_cache=True).fits:
+        return []
+    return ["torch.cuda.empty_cache() after each step lets this allocation pass."]
 
 
 def _limit(device: str) -> int | None:

@@ -94,6 +94,8 @@ def _growth(rows: list[dict[str, Any]]) -> str:
     cells = []
     for row in rows[:_ROWS]:
         where = _place(row["place"]) if row["place"] else _text(f"{row['op']} {row['module']}")
+        if row["holder"]:
+            where += f"<br><small>held by <code>{_text(row['holder'])}</code></small>"
         cells.append((where, format_size(row["per_step"]), format_size(row["kept"])))
     return _table("Grows with every step", ("Kept from", "Each step", "By now"), cells)
 

@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from peakline import _script
+
+if TYPE_CHECKING:
+    from peakline._oom_facts import OomFacts
 
 BAD_USAGE = 2
 
@@ -33,6 +36,12 @@ def _size(text: str) -> int:
         return largest_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds(text: str) -> float:
+    from peakline._estimate.arguments import seconds_or_none
+
+    return seconds_or_none(text)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -66,7 +75,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--no-source", action="store_true", help="keep the text of lines out of the recording"
     )
     parser.add_argument(
+        "--cpp-stacks", action="store_true", help="with the functions of C++ that lines call"
+    )
+    parser.add_argument(
         "--on-oom", metavar="FILE.html", help="explain it there when memory runs out"
+    )
+    parser.add_argument(
+        "--advice",
+        type=_seconds,
+        default=60.0,
+        metavar="S",
+        help="with --on-oom: try a smaller batch and checkpointing on a virtual GPU for up to S "
+        "seconds, and say what fits; 0: do not; default: 60",
     )
     args = parser.parse_args(own)
     if (args.script is None) == (args.module is None):
@@ -99,6 +119,7 @@ def main(argv: list[str]) -> int:
     from peakline._ending import SO_FAR
     from peakline.track import Tracker
 
+    again = _Again(args) if args.on_oom else None
     info = {"command": " ".join([args.script or f"-m {args.module}", *args.script_args])}
     info |= _rank()
     tracker = Tracker(
@@ -110,6 +131,8 @@ def main(argv: list[str]) -> int:
         stacks=args.stacks,
         source=not args.no_source,
         max_size=args.max_size,
+        cpp=args.cpp_stacks,
+        on_model=None if again is None else again.layers.met,
     )
     try:
         recording = tracker.start()
@@ -117,7 +140,7 @@ def main(argv: list[str]) -> int:
         _complain(str(error))
         return BAD_USAGE
     try:
-        status = _script.execute(_explained(run, args.on_oom) if args.on_oom else run)
+        status = _script.execute(_explained(run, args, again) if again is not None else run)
         if status:
             tracker.ended_early(f"the script failed (status {status}){SO_FAR}")
     finally:
@@ -135,14 +158,66 @@ def main(argv: list[str]) -> int:
     return status
 
 
-def _explained(run: Callable[[], None], path: str) -> Callable[[], None]:
+def _explained(
+    run: Callable[[], None], args: argparse.Namespace, again: _Again
+) -> Callable[[], None]:
     from peakline.explain_oom import explain_oom
 
     def explained() -> None:
-        with explain_oom(path):
+        explaining = explain_oom(args.on_oom)
+        explaining._more_advice = again.advice
+        with explaining, again.batch.watched():
             run()
 
     return explained
+
+
+class _Again:
+    """The script, once more, in a process of its own and on a virtual GPU like the real one."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from peakline._batch_argument import BatchArgument
+        from peakline._estimate.needed import SecondPass
+        from peakline._remedies import LayersMet
+
+        self.batch, self.layers = BatchArgument(), LayersMet()
+        self._seconds = args.advice
+        self._program = [args.script] if args.script else ["-m", args.module]
+        self._words = args.script_args
+        self._second_pass = SecondPass([])  # what the script changes about its process comes later
+
+    def advice(self, facts: OomFacts) -> list[str]:
+        from peakline import _remedies
+
+        batch, plan = self.batch.found, self.layers.checkpointed()
+        flags = self._flags(facts)
+        if not self._seconds or flags is None or (batch is None and plan is None):
+            return []
+        again = self._second_pass.of([*self._program, *flags, "--", *self._words])
+        _complain(_remedies.announcement(batch, plan, self._seconds))
+        return _remedies.proven(
+            lambda change, seconds: again.with_change(None, [], change, seconds),
+            batch,
+            plan,
+            self._seconds,
+        )
+
+    @staticmethod
+    def _flags(facts: OomFacts) -> list[str] | None:
+        """For a GPU like this one, with as much memory. None where there is no such thing."""
+        import torch
+
+        from peakline import _C
+
+        several = int(os.environ.get("WORLD_SIZE", "1") or 1) > 1
+        if several or not facts.device.startswith("cuda") or facts.limit is None:
+            return None
+        gpu = torch.cuda.get_device_name(facts.device)
+        try:
+            _C.cost.Profile(gpu)
+        except ValueError:
+            return None
+        return ["--gpu", gpu, "--memory", str(facts.limit)]
 
 
 def _rank() -> dict[str, str]:

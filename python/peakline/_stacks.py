@@ -21,24 +21,26 @@ def check(stacks: str) -> None:
         raise ValueError(f"stacks={stacks!r}: choose one of {known}")
 
 
-def session_arguments(stacks: str, source: bool) -> tuple[int | None, bool, list[str], list[str]]:
-    """From how many bytes on, with the lines' text or not, folded folders, folders left out."""
+def session_arguments(
+    stacks: str, source: bool, cpp: bool
+) -> tuple[int | None, bool, list[str], list[str], bool]:
+    """From how many bytes on, with the lines' text or not, folded folders, folders left out, and
+    whether calls of C++ are wanted, too."""
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     # torch's comes first: it counts as a library wherever it lies.
     library = [torch_folder, *dict.fromkeys(_stdlib())]
-    return _FROM_BYTES[stacks], source, library, [_HERE]
+    return _FROM_BYTES[stacks], source, library, [_HERE], cpp
 
 
 def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The innermost place of the program's own, of a recorded stack as JSON has it. Of torch's and
-    Python's own places it has one at most, the innermost."""
-    if len(stack) > 1 and _is_library(stack[0]["file"]):
-        return stack[1]
-    return stack[0] if stack else None
+    """The innermost place of the program's own, of a recorded stack as JSON has it; of a stack
+    without one the innermost."""
+    own = (place for place in stack if place["line"] and not _is_library(place["file"]))
+    return next(own, stack[0] if stack else None)
 
 
 def _is_library(file: str) -> bool:
-    _, _, (of_torch, *of_python), _ = session_arguments("all", True)
+    _, _, (of_torch, *of_python), *_ = session_arguments("all", source=True, cpp=False)
     if file.startswith((os.path.join(of_torch, ""), "<frozen ")):
         return True
     is_installed = "/site-packages/" in file or "/dist-packages/" in file

@@ -44,9 +44,10 @@ class Steps:
         if guard is not None:
             self._guard = guard
 
-    def on_end(self, listener: Callable[[], None]) -> None:
-        """Called after every step; may raise."""
-        self._listeners.append(listener)
+    def on_end(self, listener: Callable[[], None], first: bool = False) -> None:
+        """Called after every step; may raise. `first`: before the others, one of which may end the
+        program."""
+        self._listeners.insert(0 if first else len(self._listeners), listener)
 
     def count_only(self, maker: str) -> None:
         """From now on a step is what `maker` says is one, and an optimizer's is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -11,7 +12,7 @@ import torch
 
 from peakline import _oom_page
 from peakline._ending import caused_by
-from peakline._oom_facts import gather
+from peakline._oom_facts import OomFacts, gather
 from peakline.run import Run
 from peakline.track import Tracker, current_run
 
@@ -20,9 +21,9 @@ class explain_oom:
     """When memory runs out in the block, `path` explains it: a page to open in a browser.
 
     It says what was asked for and by which line, what was alive by line, module and category, who
-    holds the largest tensors, how fragmented the memory was, and which settings of the allocator
-    would have helped, if any: each was tried on the recording before it is said. The error goes on
-    as it would without this.
+    holds the largest tensors, how fragmented the memory was, and what would have helped, if
+    anything: settings of the allocator and an emptied cache, each tried on the recording before it
+    is said. The error goes on as it would without this.
 
     It looks at the run that is being tracked, or on a virtual GPU; where there is none it tracks
     the block itself, as `track()` does.
@@ -30,6 +31,8 @@ class explain_oom:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
+        # What else would have helped, where somebody can try it.
+        self._more_advice: Callable[[OomFacts], list[str]] = lambda facts: []
         self._tracker: Tracker | None = None
         self._run: Run | None = None
 
@@ -58,7 +61,9 @@ class explain_oom:
         try:
             if self._tracker is not None:
                 self._tracker.label_alive()
-            page = _oom_page.render(gather(self._run, error))
+            facts = gather(self._run, error)
+            facts.advice.extend(self._more_advice(facts))
+            page = _oom_page.render(facts)
             self._path.write_text(page, encoding="utf-8")
             said = f"{self._path} explains it"
         except ValueError as why:

@@ -113,6 +113,8 @@ class GrowthUse:
     per_step: int
     first_step: int  # of those that left something; 1 is the first
     last_step: int
+    # The variable that keeps them: "main(): losses[…]". "" where none is known.
+    holder: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ class Run:
         self._timing: Callable[[], Timing] | None = None  # of runs on a virtual GPU
         self._steps: Steps | None = None  # while it goes on
         self._live: LiveReader | None = None
+        # While it goes on: fills in who holds what grows on a device.
+        self._name_holders: Callable[[str, list[dict[str, Any]]], None] | None = None
 
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
@@ -231,9 +235,16 @@ class Run:
         return [RegionUse(**row) for row in self._device(device)["regions"]]
 
     def growth(self, device: str | torch.device | int | None = None) -> list[GrowthUse]:
-        """What keeps more with every step, up to the last one; the largest first."""
-        rows = self._device(device)["growth"]
-        return [GrowthUse(**(row | {"place": _place(row["place"])})) for row in rows]
+        """What keeps more with every step, up to the last one, and who holds it; the largest first.
+
+        Asked while the run goes on, it looks for the holders then. A run that is over knows those
+        that were found after its first steps.
+        """
+        found = self._device(device)
+        rows = [dict(row) for row in found["growth"]]
+        if self._name_holders is not None:
+            self._name_holders(found["name"], rows)
+        return [_growth_use(row) for row in rows]
 
     def holders(self, n: int = 10, device: str | torch.device | int | None = None) -> list[Holder]:
         """Who keeps the largest tensors alive that are not parameters: the path to each in Python.
@@ -368,6 +379,11 @@ def load(path: str | os.PathLike[str]) -> Run:
     run = Run(_C.Spool.open_existing(name), name=name)
     run._answers()
     return run
+
+
+def _growth_use(row: dict[str, Any]) -> GrowthUse:
+    wanted = {name: row[name] for name in GrowthUse.__dataclass_fields__}
+    return GrowthUse(**(wanted | {"place": _place(row["place"])}))
 
 
 def _place(found: dict[str, Any] | None) -> CodePlace | None:

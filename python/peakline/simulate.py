@@ -53,18 +53,20 @@ def simulate(
     memory: int | str | None = None,
     device: str = "",
     compare: bool = False,
+    empty_cache: bool = False,
 ) -> Simulation:
     """Replays a run through the simulated CUDA caching allocator.
 
     `run` may also be the path of a recording, an allocator CSV or a torch memory snapshot. `conf`
     is written as in PYTORCH_CUDA_ALLOC_CONF; `memory` ("24GiB" or bytes) caps reserved bytes.
     Without them the settings and the limit of the run itself hold, where the recording keeps them;
-    `conf=""` means torch's defaults. `compare` tries the sensible settings too.
+    `conf=""` means torch's defaults. `compare` tries the sensible settings too. `empty_cache`: as
+    if the program called torch.cuda.empty_cache() after each of its steps.
     """
     name = run._name if isinstance(run, Run) else os.fspath(run)
     spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(name)
     limit = _C.parse_size(memory) if isinstance(memory, str) else memory
-    answer, text = _C.simulate(spool, name, conf, limit, device, compare)
+    answer, text = _C.simulate(spool, name, conf, limit, device, compare, empty_cache)
     found = json.loads(answer)
     return Simulation(
         **_outcome(found),

@@ -18,6 +18,7 @@ from peakline import _C, _cuda_baseline, _stacks
 from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
 from peakline._faults import Faults
+from peakline._growth_holders import GrowthHolders
 from peakline._module_names import ModuleNames, OnModel
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps, Steps
@@ -80,9 +81,10 @@ class Tracker:
         stacks: str = "large",
         source: bool = True,
         max_size: int = 0,
+        cpp: bool = False,
     ) -> None:
         _stacks.check(stacks)
-        self._stacks = _stacks.session_arguments(stacks, source)
+        self._stacks = _stacks.session_arguments(stacks, source, cpp)
         self._virtual = virtual
         self.names = ModuleNames(on_model)
         self._max_size = max_size
@@ -97,6 +99,7 @@ class Tracker:
         self._session: _C.Session | None = None
         self._fake_cuda = False
         self.run: Run | None = None  # from start() on
+        self.growth: GrowthHolders | None = None
 
     def start(self) -> Run:
         names = self.names
@@ -159,11 +162,18 @@ class Tracker:
         self.faults.bind(session)
         names.bind(session)
         self._steps.bind(session, self.faults)
+        self._watch_growth(session)
         self._first = FirstOptimizer(self._steps, self._optimizers)
         self._guess = GuessedSteps(self._steps, self._first, names.roots)
         self._write_baseline(session, names, cuda)
         session.watch()
         self._patch(session, names, cuda)
+
+    def _watch_growth(self, session: _C.Session) -> None:
+        assert self.run is not None
+        self.growth = GrowthHolders(session, self.run._spool, self._sync, self._steps)
+        self.run._name_holders = self.growth.name
+        self._steps.on_end(self.growth.step_ended, first=True)
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         if cuda:
@@ -283,6 +293,7 @@ class Tracker:
         _RUNNING.remove(self)
         if self.run is not None:
             self.run._steps = None
+            self.run._name_holders = None
         with self.faults:
             self._patches.restore()
         with self.faults:
@@ -307,9 +318,9 @@ class track:
     from the start; without them they are found when they are first used, and totals, ops and phases
     come all the same. `ops=False` leaves out op names, for the last bit of speed. `stacks` says
     which allocations are kept with the lines that asked for them: "large" ones (1 MiB and more),
-    "all" or none ("off"). `max_size` bounds
-    the recording, in bytes or as text ("200MB"): when half of it is used, only the peaks are kept
-    whole, and the rest is summed up (docs/reliability.md).
+    "all" or none ("off"); with `cpp` the functions of C++ that a line called stand below it.
+    `max_size` bounds the recording, in bytes or as text ("200MB"): when half of it is used, only
+    the peaks are kept whole, and the rest is summed up (docs/reliability.md).
 
     Whatever goes wrong with the tracking itself turns it off, with one warning, and the program
     goes on.
@@ -322,6 +333,7 @@ class track:
         ops: bool = True,
         stacks: str = "large",
         max_size: int | str | None = None,
+        cpp: bool = False,
     ) -> None:
         self._tracker = Tracker(
             _as_list(model, nn.Module, "model"),
@@ -330,6 +342,7 @@ class track:
             info={"command": " ".join(sys.argv)},
             stacks=stacks,
             max_size=largest_size(max_size),
+            cpp=cpp,
         )
 
     def __enter__(self) -> Run:

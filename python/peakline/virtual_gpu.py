@@ -46,7 +46,8 @@ class virtual_gpu:
     in a few words, what takes long.
     A clock tells how long all this takes on the real GPU (`run.timing()`, events'
     `elapsed_time`), unless `clock` is False. Every allocation is kept with the lines of the program
-    that asked for it; without `source` their text is left out.
+    that asked for it; without `source` their text is left out, and with `cpp` the functions of C++
+    stand below them.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class virtual_gpu:
         stand_ins: bool = True,
         progress: Callable[[str], None] | None = None,
         source: bool = True,
+        cpp: bool = False,
     ) -> None:
         limit = _C.parse_size(memory) if isinstance(memory, str) else memory
         self._options: dict[str, Any] = {
@@ -76,6 +78,7 @@ class virtual_gpu:
         }
         self._path = path
         self._source = source
+        self._cpp = cpp
         self._stacks = "all"  # a virtual step has the time
         self._asked = _virtual_cuda.Options(
             eager=eager,
@@ -113,7 +116,7 @@ class virtual_gpu:
             info = {"command": " ".join(sys.argv), "producer": "virtual", **self._facts()}
             options: dict[str, Any] = {"path": self._path, "info": info, "steps": self.steps}
             options["on_model"] = self._model_met
-            options |= {"stacks": self._stacks, "source": self._source}
+            options |= {"stacks": self._stacks, "source": self._source, "cpp": self._cpp}
             tracker = Tracker([], [], ops=False, virtual=True, **options)
             run = tracker.start()
             stack.callback(tracker.stop)
@@ -179,6 +182,11 @@ class virtual_gpu:
         """More would have run, but for `why`: the recording says so."""
         if self._tracker is not None:
             self._tracker.ended_early(why)
+
+    def suspects_growth(self) -> bool:
+        """Whether one more step would show if something grows with each."""
+        growth = self._tracker.growth if self._tracker is not None else None
+        return growth is not None and growth.suspects
 
     def survived_last_oom(self) -> bool:
         """Whether the program went on to allocate after memory ran out, if it did."""

@@ -27,6 +27,8 @@ struct SimulateOptions {
   std::optional<Bytes> memory;
   std::string device;    // "cuda:0"; empty: the one with the most allocated bytes
   bool compare = false;  // try the sensible settings, too
+  bool empty_cache_each_step =
+      false;  // as if the program called torch.cuda.empty_cache() after each
 };
 
 // Where reserved memory goes at one moment. The four parts sum to `reserved`.

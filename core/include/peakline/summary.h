@@ -85,7 +85,21 @@ struct GrowthRow {
   Bytes per_step;
   std::uint32_t first_step = 0;  // of those that left something; 1 is the first
   std::uint32_t last_step = 0;
+  std::string holder;  // the variable that keeps them, where the run was asked for it
+  std::string key;     // what the holder is called in the recording's facts
+  std::vector<Address> examples = {};  // a few of the blocks, alive as the recording ends
 };
+
+// What grows on one device, and nothing else: for a run that is not over.
+struct DeviceGrowth {
+  std::string device;
+  std::vector<GrowthRow> rows;  // largest first
+};
+struct GrowthSoFar {
+  std::vector<DeviceGrowth> devices;
+  bool suspects = false;  // one more step would show whether there is a leak
+};
+Result<GrowthSoFar> growth_so_far(TraceReader& reader);
 
 // The allocation that failed last.
 struct FailureRow {

@@ -89,12 +89,13 @@ class AliveAtFailure {
 class DeviceSimulation final : public Pass {
  public:
   DeviceSimulation(DeviceId device, std::string name, std::optional<Bytes> limit,
-                   SettingsSource settings_from, bool asks_again)
+                   SettingsSource settings_from, bool asks_again, bool empties_cache)
       : device_(device),
         name_(std::move(name)),
         limit_(limit),
         settings_from_(settings_from),
-        asks_again_(asks_again) {}
+        asks_again_(asks_again),
+        empties_cache_(empties_cache) {}
 
   void add(std::unique_ptr<Session> session) { sessions_.push_back(std::move(session)); }
   [[nodiscard]] bool empty() const noexcept { return sessions_.empty(); }
@@ -122,7 +123,11 @@ class DeviceSimulation final : public Pass {
     for (const auto& session : sessions_) session->free(block.id);
   }
 
-  void on_step_end(const Now&) override { ++step_; }
+  void on_step_end(const Now&) override {
+    ++step_;
+    if (!empties_cache_) return;
+    for (const auto& session : sessions_) session->empty_cache();
+  }
 
   void on_other(const Now& now, const Event& event) override {
     if (const auto* use = std::get_if<StreamUse>(&event.body)) {
@@ -223,6 +228,7 @@ class DeviceSimulation final : public Pass {
   std::optional<Bytes> limit_;
   SettingsSource settings_from_;
   bool asks_again_;
+  bool empties_cache_;
   bool sees_segments_ = false;
   Freed freed_;  // the last one
   std::vector<std::unique_ptr<Session>> sessions_;
@@ -261,7 +267,8 @@ class Simulator {
                                 : run.conf    ? SettingsSource::kRecording
                                               : SettingsSource::kDefault;
     auto simulation = std::make_unique<DeviceSimulation>(id, info.name, limit, from,
-                                                         limit.has_value() || run.conf.has_value());
+                                                         limit.has_value() || run.conf.has_value(),
+                                                         options_.empty_cache_each_step);
     DriverOptions driver;
     if (info.total > Bytes{}) driver.total = info.total;
     driver.in_use = run.outside;

@@ -27,6 +27,8 @@ struct Growth {
   std::uint64_t blocks = 0;      // so many of them
   std::uint32_t first_step = 0;  // whose end found more than the one before; 1 is the first step
   std::uint32_t last_step = 0;
+  std::vector<Address> examples =
+      {};  // a few of them that are alive as the recording ends, the oldest first
 };
 
 // At the end of each step: what do blocks hold that are older than the step? A leak is what rises and
@@ -35,20 +37,30 @@ struct Growth {
 class GrowthPass : public Pass {
  public:
   void on_step_end(const Now& now) override;
+  void finish(const Now& now) override;
 
   // What was still growing as the last whole step ended, the largest first.
   [[nodiscard]] std::vector<Growth> growing() const;
+  // Whether a short run may have a leak that one more step would show: a line of which the last two
+  // steps have kept everything, and of which no earlier step had anything to keep. What is allocated
+  // after the optimizer's step belongs to the next one, so a leak there begins a step later.
+  [[nodiscard]] bool suspects(DeviceId device) const noexcept;
 
  private:
-  // This many rises without a fall make a leak; in a run of three steps two are all there can be.
+  // This many rises without a fall make a leak. In a run of three steps two are all there can be, and
+  // in one of four for what is allocated after the optimizer's step. There the last step has to have
+  // kept something as well, which is a third.
   static constexpr std::uint32_t kRises = 3;
-  static constexpr std::uint32_t kShortRun = 3;
+  static constexpr std::uint32_t kRisesOfShortRun = 2;
+  static constexpr std::uint32_t kShortRun = 4;
+  static constexpr std::size_t kExamples = 8;
   // Blocks looked at in all steps together; a longer recording is judged by its first steps.
   static constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;
 
   struct Kept {
     Bytes bytes;
     std::uint64_t blocks = 0;
+    std::uint64_t fresh = 0;  // blocks of the step that has just ended, which are no growth yet
   };
   struct Course {
     Kept now;
@@ -63,7 +75,8 @@ class GrowthPass : public Pass {
   [[nodiscard]] bool grows(const Course& course) const noexcept;
 
   std::map<Origin, Course> courses_;
-  std::uint32_t step_ = 0;  // the last one judged
+  std::map<Origin, std::vector<Address>> examples_;  // of what grows
+  std::uint32_t step_ = 0;                           // the last one judged
   std::uint64_t work_ = 0;
 };
 

@@ -81,7 +81,8 @@ Json growth_json(const GrowthRow& row) {
           {"blocks", row.blocks},
           {"per_step", row.per_step.raw()},
           {"first_step", row.first_step},
-          {"last_step", row.last_step}};
+          {"last_step", row.last_step},
+          {"holder", row.holder.empty() ? Json(nullptr) : Json(row.holder)}};
 }
 
 Json failure_json(const FailureRow& row) {

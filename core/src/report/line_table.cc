@@ -1,5 +1,7 @@
 #include "report/line_table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 
@@ -40,6 +42,13 @@ LineRow row_of(const Dictionary& dictionary, const LinePlace& place, const LineU
   row.allocated = usage.allocated;
   row.largest = usage.largest;
   return row;
+}
+
+// Under which name the recording's facts have a holder.
+std::string holder_key(const std::string& device, const GrowthRow& row) {
+  const std::string place = row.place ? fmt::format("{}:{}", row.place->file, row.place->line)
+                                      : row.op + " " + row.module;
+  return fmt::format("held_by.{}.{}", device, place);
 }
 
 }  // namespace
@@ -90,7 +99,7 @@ std::vector<RegionRow> region_table(std::span<const Held> held, const RegionSpan
 }
 
 std::vector<GrowthRow> growth_table(const Dictionary& dictionary, const GrowthPass& growth,
-                                    DeviceId device) {
+                                    DeviceId device, const RunInfo& info) {
   std::vector<GrowthRow> rows;
   for (const Growth& found : growth.growing()) {
     if (found.origin.device != device) continue;
@@ -105,6 +114,9 @@ std::vector<GrowthRow> growth_table(const Dictionary& dictionary, const GrowthPa
     row.first_step = found.first_step - 1;  // the blocks are of the step before
     row.last_step = found.last_step - 1;
     row.per_step = Bytes(found.kept.raw() / (found.last_step - found.first_step + 1));
+    row.key = holder_key(dictionary.device(device).name, row);
+    if (const auto held = info.find(row.key); held != info.end()) row.holder = held->second;
+    row.examples = found.examples;
     rows.push_back(std::move(row));
   }
   return rows;

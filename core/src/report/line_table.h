@@ -23,8 +23,9 @@ std::vector<LineRow> line_table(const Dictionary& dictionary, std::span<const He
 std::vector<RegionRow> region_table(std::span<const Held> held, const RegionSpansPass& regions,
                                     DeviceId device);
 
+// `info` may name holders.
 std::vector<GrowthRow> growth_table(const Dictionary& dictionary, const GrowthPass& growth,
-                                    DeviceId device);
+                                    DeviceId device, const RunInfo& info);
 
 FailureRow failure_row(const Dictionary& dictionary, const Failure& failure);
 

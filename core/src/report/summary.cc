@@ -177,6 +177,11 @@ void fill_limit(DeviceSummary& out, const RunInfo& info) {
   }
 }
 
+// A virtual GPU keeps values of its own on the host.
+bool may_grow(std::string_view device, const RunInfo& info) {
+  return !(is_estimate(info) && device.starts_with("cpu"));
+}
+
 // One sentence for a device, about what grows most.
 void warn_of_growth(const DeviceSummary& device, std::vector<std::string>& warnings) {
   if (device.growth.empty()) return;
@@ -190,6 +195,7 @@ void warn_of_growth(const DeviceSummary& device, std::vector<std::string>& warni
   std::string sentence = "memory on " + device.name + std::string(kGrowsWithEveryStep) + where +
                          " keeps " + format_size(most.per_step) + " of each, " +
                          format_size(most.kept) + " by the last";
+  if (!most.holder.empty()) sentence += ", held by " + most.holder;
   if (const std::size_t more = device.growth.size() - 1; more > 0) {
     sentence += ", and " + std::to_string(more) + " more " + (more == 1 ? "place" : "places");
   }
@@ -220,9 +226,8 @@ DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const 
   out.peak_stack = stack_places(dictionary, peak.place.call.stack);
   out.lines = line_table(dictionary, peak.held, passes.lines, id);
   out.regions = region_table(peak.held, passes.regions, id);
-  // A virtual GPU keeps values of its own on the host.
-  if (!(is_estimate(info) && is_host(out))) {
-    out.growth = growth_table(dictionary, passes.growth, id);
+  if (may_grow(out.name, info)) {
+    out.growth = growth_table(dictionary, passes.growth, id, info);
   }
   if (const Failure* failure = passes.failure.of(id)) {
     out.failure = failure_row(dictionary, *failure);
@@ -232,6 +237,22 @@ DeviceSummary summarize_device(DeviceId id, const Dictionary& dictionary, const 
 }
 
 }  // namespace
+
+Result<GrowthSoFar> growth_so_far(TraceReader& reader) {
+  GrowthPass growth;
+  Pass* const pass = &growth;
+  const Result<Diagnostics> diagnostics = replay(reader, std::span(&pass, 1));
+  if (!diagnostics.ok()) return diagnostics.status();
+  GrowthSoFar out;
+  for (std::size_t i = 0; i < reader.dictionary().device_count(); ++i) {
+    const DeviceId id(static_cast<std::uint8_t>(i));
+    const std::string& name = reader.dictionary().device(id).name;
+    if (!may_grow(name, reader.info())) continue;
+    out.devices.push_back({name, growth_table(reader.dictionary(), growth, id, reader.info())});
+    out.suspects |= growth.suspects(id);
+  }
+  return out;
+}
 
 Result<Summary> summarize(TraceReader& reader, const SummaryOptions& options) {
   Passes passes;

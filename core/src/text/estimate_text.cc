@@ -141,6 +141,7 @@ std::string out_of_memory(const Json& answer, const Paint& paint) {
   if (!lines.empty()) add("By line: " + listed(lines) + ".");
   add(json_part::text(oom, "fragmentation"));
   add(json_part::text(oom, "advice"));
+  for (const std::string& sentence : json_part::texts(oom, "would_help")) add(sentence);
   return out;
 }
 

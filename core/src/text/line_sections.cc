@@ -140,6 +140,7 @@ std::string growth_section(const DeviceSummary& device, std::string_view title, 
     table.add({printable(growth_name(row)), format_size(row.per_step), format_size(row.kept),
                grouped(row.blocks), fmt::format("{}-{}", row.first_step, row.last_step)});
     if (row.place) table.note(printable(what_text(*row.place)));
+    if (!row.holder.empty()) table.note(printable("held by " + row.holder));
   }
   std::string out = "\n" + paint.bold(title) + "\n" + table.render(paint);
   if (device.growth.size() > top) {

@@ -8,6 +8,7 @@ from typing import Any
 
 from peakline import _C
 from peakline._estimate.outcome import Outcome
+from peakline._oom_facts import freed_cache
 from peakline._stacks import own_place
 from peakline._steps import Steps
 from peakline.run import Run, format_size
@@ -19,6 +20,15 @@ _GUESSED = (
     "between two backwards, and --step-on names another"
 )
 _SURVIVED = "memory ran out {times}, and the script went on by itself"
+
+
+# Of an answer that is still being made: not for who asked.
+_PRIVATE = ("made", "chose_batch", "remedies")
+
+
+def finish(answer: dict[str, Any]) -> None:
+    for key in _PRIVATE:
+        answer.pop(key, None)
 
 
 def build(
@@ -65,6 +75,7 @@ def _oom(run: Run, answer: dict[str, Any], outcome: Outcome) -> dict[str, Any] |
         "by_line": _by_line(failure),
         "fragmentation": _fragmentation(found),
         "advice": _advice([row.conf for row in report.settings if row.fits]),
+        "would_help": freed_cache(run, limit, device),
     }
 
 

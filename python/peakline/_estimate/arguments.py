@@ -143,6 +143,14 @@ def _parser() -> _Parser:
         "--timeout", type=_seconds, metavar="S", help="answer for what ran in S seconds"
     )
     parser.add_argument(
+        "--advice",
+        type=seconds_or_none,
+        default=60.0,
+        metavar="S",
+        help="when it does not fit, try a smaller batch and checkpointing for up to S seconds, and "
+        "say what fits; 0: do not; default: 60",
+    )
+    parser.add_argument(
         "--allow-writes",
         action="store_true",
         help="let the script overwrite, delete and send as it does; default: nothing that was "
@@ -219,6 +227,11 @@ def _parser() -> _Parser:
         action="store_true",
         help="keep the text of the program's lines out of the recording",
     )
+    parser.add_argument(
+        "--cpp-stacks",
+        action="store_true",
+        help="keep the functions of C++ that the program's lines call in the recording, too",
+    )
     parser.add_argument("--json", metavar="FILE", help="write the answer as JSON; - is stdout")
     parser.add_argument("-o", dest="output", metavar="FILE", help="keep the recording (.peak)")
     hf_flags.add_arguments(parser)
@@ -260,6 +273,11 @@ def _steps(text: str) -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"takes a number from 1 or 'all', and got '{text}'")
     return int(text)
+
+
+def seconds_or_none(text: str) -> float:
+    """As a type of argparse's; 0 is none."""
+    return 0.0 if text == "0" else _seconds(text)
 
 
 def _seconds(text: str) -> float:

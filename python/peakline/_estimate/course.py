@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peakline import _C
 from peakline._ending import EnoughSteps, EpochCut, caused_by
 from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
 
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
+_ENOUGH_FOR_A_LEAK = 3  # steps: as many as an estimate usually has
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
@@ -29,11 +32,15 @@ class Course:
 
     After `limit` steps the DataLoaders that feed training end, so that the epoch does and whatever
     comes after it runs; the next epoch's first step is the last. Where no DataLoader feeds training
-    nothing tells the script that an epoch is over, and the last of the steps ends it.
+    nothing tells the script that an epoch is over, and the last of the steps ends it. Where
+    `suspects` says that one more would show whether something leaks, there is one more.
     """
 
-    def __init__(self, steps: Steps, limit: int | None) -> None:
+    def __init__(
+        self, steps: Steps, limit: int | None, suspects: Callable[[], bool] = lambda: False
+    ) -> None:
         self._steps = steps
+        self._suspects = suspects
         self._limit = limit  # None: to the script's own end
         self.epochs = Epochs(lambda: steps.done)
         self._ended_early = False
@@ -44,12 +51,19 @@ class Course:
         self.epochs.step_ended()
         if self._limit is None or self._steps.done < self._limit:
             return
-        if self._steps.done == self._limit and self.epochs.shorten():
+        if self._steps.done == self._limit and (self.epochs.shorten() or self._one_more()):
             return
         if self._more_to_see():
             return
         self._ended_early = True
         raise EnoughSteps
+
+    def _one_more(self) -> bool:
+        assert self._limit is not None
+        if self._limit != _ENOUGH_FOR_A_LEAK or not self._suspects():
+            return False
+        self._limit += 1
+        return True
 
     def _more_to_see(self) -> bool:
         assert self._limit is not None

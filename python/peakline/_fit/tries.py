@@ -70,6 +70,7 @@ class Tries:
     def _job(self, values: Values) -> warm.Job:
         def job() -> tuple[int, dict[str, Any] | None]:
             from peakline._estimate import neighbours
+            from peakline._estimate.answer import finish
             from peakline._estimate_script import estimate
 
             args = self._orders.estimate_args(values, self.memory)
@@ -77,8 +78,7 @@ class Tries:
             status, answer = estimate(args, neighbours.Neighbours(words))
             if answer is not None:
                 answer["files"] = warm.local_files()
-                answer.pop("made", None)
-                answer.pop("chose_batch", None)
+                finish(answer)
             return status, answer
 
         return job

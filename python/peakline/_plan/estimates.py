@@ -70,6 +70,7 @@ def _last_error(lines: list[str]) -> int:
 def make(task: Task) -> tuple[int, dict[str, Any] | None]:
     """In a process of its own: the exit status, and the answer."""
     from peakline._estimate import arguments, neighbours
+    from peakline._estimate.answer import finish
     from peakline._estimate_script import estimate
 
     with tempfile.TemporaryDirectory(prefix="peakline-plan-") as folder:
@@ -90,8 +91,7 @@ def make(task: Task) -> tuple[int, dict[str, Any] | None]:
         return status, None
     if not task.whole:
         answer = {key: answer[key] for key in _KEPT if key in answer}
-    answer.pop("made", None)
-    answer.pop("chose_batch", None)
+    finish(answer)
     answer["files"] = warm.local_files()
     if task.probe:
         found = args.probe.found()

@@ -34,10 +34,10 @@ std::unique_ptr<Session> start(const std::shared_ptr<Spool>& spool, py::handle m
                                py::function discover, bool ops, bool cuda, bool cuda_trace,
                                bool repeats, std::int64_t max_size, const RunInfo& info,
                                std::optional<std::uint64_t> stacks_from, bool source,
-                               std::vector<std::string> library,
-                               std::vector<std::string> left_out) {
+                               std::vector<std::string> library, std::vector<std::string> left_out,
+                               bool cpp) {
   capture::StackOptions stacks{stacks_from.value_or(capture::StackOptions::kNever), source,
-                               std::move(library), std::move(left_out)};
+                               std::move(library), std::move(left_out), cpp};
   return value_or_throw(Session::start(
       *spool, {ops, cuda, cuda_trace, repeats, max_size, info, std::move(stacks)},
       reinterpret_cast<PyTypeObject*>(module_type.ptr()), make_discover(std::move(discover))));
@@ -107,6 +107,8 @@ void bind_labels(py::class_<Session>& session) {
       .def("owned_by",
            [](Session& self, const at::Tensor& tensor, std::uint32_t module,
               const std::string& name) { self.owned_by(tensor, ModuleId(module), name); })
+      .def("addresses",
+           [](Session& self, const at::Tensor& tensor) { return self.addresses(tensor); })
       .def("knows_tensor",
            [](Session& self, const at::Tensor& tensor) { return self.labels().knows(tensor); })
       .def("label_added", [](Session& self) { self.labels().label_added(); })

@@ -79,14 +79,17 @@ py::list regions(const DeviceSummary& device) {
   return out;
 }
 
-py::list growth(const DeviceSummary& device) {
+py::list growth(const std::vector<GrowthRow>& rows) {
   py::list out;
-  for (const GrowthRow& row : device.growth) {
+  for (const GrowthRow& row : rows) {
+    py::list examples;
+    for (const Address address : row.examples) examples.append(address.raw());
     out.append(py::dict(py::arg("place") = place(row.place), py::arg("op") = row.op,
                         py::arg("module") = row.module, py::arg("kept") = raw(row.kept),
                         py::arg("blocks") = row.blocks, py::arg("per_step") = raw(row.per_step),
                         py::arg("first_step") = row.first_step,
-                        py::arg("last_step") = row.last_step));
+                        py::arg("last_step") = row.last_step, py::arg("holder") = row.holder,
+                        py::arg("key") = row.key, py::arg("examples") = examples));
   }
   return out;
 }
@@ -127,16 +130,20 @@ py::dict to_dict(const DeviceSummary& device) {
       py::arg("by_category") = by_name(device.by_category), py::arg("modules") = modules(device),
       py::arg("outside_modules") = raw(device.outside_modules), py::arg("ops") = ops(device),
       py::arg("lines") = lines(device), py::arg("regions") = regions(device),
-      py::arg("growth") = growth(device), py::arg("steps") = steps(device),
+      py::arg("growth") = growth(device.growth), py::arg("steps") = steps(device),
       py::arg("timeline") = timeline(device));
+}
+
+Result<TraceReader> reader_of(const capture::Spool& spool) {
+  Result<std::unique_ptr<Source>> source = spool.source();
+  if (!source.ok()) return source.status();
+  return TraceReader::open(std::move(*source));
 }
 
 Result<Summary> summarize_spool(const capture::Spool& spool, std::size_t timeline_points,
                                 bool with_advice) {
   const py::gil_scoped_release unlocked;
-  Result<std::unique_ptr<Source>> source = spool.source();
-  if (!source.ok()) return source.status();
-  Result<TraceReader> reader = TraceReader::open(std::move(*source));
+  Result<TraceReader> reader = reader_of(spool);
   if (!reader.ok()) return reader.status();
   Result<Summary> summary = summarize(*reader, {timeline_points});
   if (!with_advice || !summary.ok()) return summary;
@@ -158,9 +165,26 @@ py::dict summary_of(const capture::Spool& spool, const std::string& name,
       py::arg("text") = show_text(name, summary, {}, Paint(false)));
 }
 
+Result<GrowthSoFar> growth_of_spool(const capture::Spool& spool) {
+  const py::gil_scoped_release unlocked;
+  Result<TraceReader> reader = reader_of(spool);
+  if (!reader.ok()) return reader.status();
+  return growth_so_far(*reader);
+}
+
+py::dict growth_dict(const capture::Spool& spool) {
+  const GrowthSoFar found = value_or_throw(growth_of_spool(spool));
+  py::dict rows;
+  for (const DeviceGrowth& device : found.devices) {
+    rows[py::str(device.device)] = growth(device.rows);
+  }
+  return py::dict(py::arg("rows") = rows, py::arg("suspects") = found.suspects);
+}
+
 }  // namespace
 
 void bind_summary(py::module_& m) {
+  m.def("growth_so_far", &growth_dict, py::arg("spool"));
   m.def("summarize", &summary_of, py::arg("spool"), py::arg("name"),
         py::arg("timeline_points") = 512, py::arg("advise") = false);
 }

@@ -390,6 +390,13 @@ void bind_tensors(py::module_& m) {
   m.def("is_virtual_host", &vgpu::is_virtual_host);
   m.def("pinned_peak", &vgpu::pinned_peak);
   m.def("host_values", &host_values);
+  // Whether a storage was made on a virtual GPU that is gone: another one may have its address by now.
+  m.def("is_past_storage", [](const at::Storage& storage) {
+    const vgpu::StorageRecord* record = vgpu::record_of(*storage.unsafeGetStorageImpl());
+    const vgpu::Engine* now = vgpu::current_engine();
+    return record != nullptr && vgpu::owns_memory(*storage.unsafeGetStorageImpl()) &&
+           (now == nullptr || record->engine != now->serial());
+  });
   m.def("is_virtual_storage", [](const at::Storage& storage) {
     return vgpu::record_of(*storage.unsafeGetStorageImpl()) != nullptr;
   });

@@ -97,6 +97,24 @@ def tracebacks(device: str, steps: int, ended: Ended) -> None:
     ended()
 
 
+def kept_after_step(device: str, steps: int, ended: Ended) -> None:
+    model, optimizer = make(device)
+    outputs = []
+    for _ in range(steps):
+        update(optimizer, model(batch(device)).mean())
+        outputs.append(batch(device) * 2)  # leaks
+    ended()
+
+
+def keep(device: str, steps: int) -> list[torch.Tensor]:
+    model, optimizer = make(device)
+    outputs = []
+    for _ in range(steps):
+        outputs.append(batch(device) * 2)
+        update(optimizer, model(outputs[-1]).mean())
+    return outputs
+
+
 # Who holds what the first step left; what else is kept with it, by the line's text.
 LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
     kept_losses: ("losses[0]", set()),
@@ -110,6 +128,13 @@ LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
         "errors[0].__traceback__ → tracebacks.<locals>.check(): squares",
         {"return torch.ones(32, WIDTH, device=device)"},
     ),
+}
+
+
+# Who holds what these leave, step after step.
+HELD = {
+    "kept_after_step": "kept_after_step(): outputs[…]",
+    "hidden_states": "hidden_states(): states['hidden'][…]",
 }
 
 
@@ -226,6 +251,15 @@ def previous_batch(device: str, steps: int, ended: Ended) -> None:
     ended()
 
 
+def two_in_turns(device: str, steps: int, ended: Ended) -> None:
+    model, optimizer = make(device)
+    last: deque[torch.Tensor] = deque(maxlen=2)
+    for _ in range(steps):
+        update(optimizer, model(batch(device)).mean())
+        last.append(batch(device) * 2)
+    ended()
+
+
 CLEAN = [
     plain,
     trainer,
@@ -237,4 +271,5 @@ CLEAN = [
     lazy_cache,
     evaluation_between,
     previous_batch,
+    two_in_turns,
 ]

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -192,13 +191,6 @@ def test_so_many_are_given(n):
     with peakline.track() as run:
         assert len(run.holders(n)) == n
     del kept
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def test_asking_keeps_nothing_of_the_function_that_asked(no_collector):

@@ -149,3 +149,51 @@ def test_json_has_the_lines(tmp_path):
     assert row["at_peak"] == 1 << 20
     assert row["by_category"] == {"Other": 1 << 20}
     del kept
+
+
+def stack_at_peak(run: Run) -> list[dict]:
+    return json.loads(run.to_json())["peak"]["stack"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_functions_of_cpp_stand_below_the_line_that_called_them_when_asked_for(device):
+    found = {}
+    for cpp in (False, True):
+        watch = peakline.virtual_gpu if device == "cuda" else peakline.track
+        with watch(cpp=cpp) as run:
+            torch.ones(1 << 22, device=device)
+        (found[cpp],) = [row for row in run.lines() if row.place.file == __file__]
+        below = [place for place in stack_at_peak(run) if not place["line"]]
+        if not cpp:
+            assert below == []
+            continue
+        assert any("at::_ops::" in place["function"] for place in below), below
+        assert all(".so" in place["file"] for place in below)
+        assert not any("/peakline/" in place["file"] for place in below)
+        assert not any(place["function"].startswith(("_Py", "Py")) for place in below)
+        own = stack_at_peak(run)[len(below)]  # the innermost first
+        assert own["file"] == __file__
+    assert found[True] == found[False]
+
+
+def test_steps_repeat_with_functions_of_cpp_too():
+    model = make_model()
+    counts = []
+    for steps in (3, 13):
+        with peakline.track(model, stacks="all", cpp=True) as run:
+            train(model, steps)
+        counts.append({(row.place, row.called_from): row.allocations for row in run.lines()})
+    assert counts[0].keys() == counts[1].keys()
+
+
+@pytest.mark.parametrize("command", ["run", "estimate"])
+def test_both_commands_take_functions_of_cpp(tmp_path, command):
+    device = "cpu" if command == "run" else "cuda"
+    script = tmp_path / "script.py"
+    script.write_text(f"import torch\nkept = torch.ones(1 << 22, device='{device}')\n")
+    out = tmp_path / "run.peak"
+    words = [sys.executable, "-m", "peakline", command, str(script), "-o", str(out), "--cpp-stacks"]
+    subprocess.run(words, check=True, capture_output=True)
+    run = peakline.load(out)
+    assert any("at::_ops::" in place["function"] for place in stack_at_peak(run))
+    assert [row.place.line for row in run.lines() if row.place.file == str(script)] == [2]

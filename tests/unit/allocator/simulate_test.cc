@@ -118,6 +118,24 @@ TEST(Simulate, WhatTheRecordedRunDidNotGetIsAskedForAgainUnderALimit) {
   EXPECT_EQ(larger->outcome.peak_reserved, 700_MiB);
 }
 
+TEST(Simulate, ACacheThatIsEmptiedAfterEachStepIsNotCutUp) {
+  TraceBuilder trace;  // the small block that stays lies in the cached segment, unless that is gone
+  trace.alloc("large", 200_MiB).free("large").step();
+  trace.alloc("small", 2_MiB).oom(300_MiB);
+  const std::vector<std::byte> file = trace.bytes();
+  const std::string bytes(reinterpret_cast<const char*>(file.data()), file.size());
+  SimulateOptions options;
+  options.device = "cuda:0";
+  options.memory = 400_MiB;
+  const Result<SimulationResult> as_it_was = simulate(opener(bytes), options);
+  ASSERT_TRUE(as_it_was.ok()) << as_it_was.status().message();
+  EXPECT_FALSE(as_it_was->outcome.fits);
+  options.empty_cache_each_step = true;
+  const Result<SimulationResult> emptied = simulate(opener(bytes), options);
+  ASSERT_TRUE(emptied.ok()) << emptied.status().message();
+  EXPECT_TRUE(emptied->outcome.fits);
+}
+
 TEST(Simulate, ComparingRanksWhatFitsAndReservesLeast) {
   const std::string csv = fragmented();
   SimulateOptions options;

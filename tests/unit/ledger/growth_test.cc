@@ -58,6 +58,69 @@ TEST(Growth, ThreeStepsAreEnough) {
   EXPECT_TRUE(growth_of(run(2, [](TraceBuilder&, int) {})).empty());
 }
 
+// As `run`, but the first block comes after the first step: what follows optimizer.step().
+template <class Then>
+TraceBuilder run_after_step(int steps, Then then) {
+  TraceBuilder trace;
+  trace.step();
+  for (int i = 1; i < steps; ++i) {
+    trace.at("a.py:1 main").alloc(block(i), 1_MiB);
+    then(trace, i);
+    trace.step();
+  }
+  return trace;
+}
+
+bool suspects(const TraceBuilder& trace) {
+  GrowthPass pass;
+  testing::play(trace, {&pass});
+  return pass.suspects(DeviceId{});
+}
+
+TEST(Growth, WhatIsKeptAfterTheOptimizersStepIsSuspectedInThreeStepsAndFoundInFour) {
+  const auto keep = [](TraceBuilder&, int) {};
+  EXPECT_TRUE(growth_of(run_after_step(3, keep)).empty());
+  EXPECT_TRUE(suspects(run_after_step(3, keep)));
+  EXPECT_EQ(growth_of(run_after_step(4, keep)).size(), 1u);
+}
+
+TEST(Growth, TwoBatchesThatTakeTurnsAreSuspectedAndNotFound) {
+  const auto take_turns = [](TraceBuilder& trace, int i) {
+    if (i > 2) trace.free(block(i - 2));
+  };
+  EXPECT_TRUE(suspects(run_after_step(3, take_turns)));
+  EXPECT_TRUE(growth_of(run_after_step(4, take_turns)).empty());
+  EXPECT_FALSE(suspects(run_after_step(4, take_turns)));
+}
+
+TEST(Growth, WhatIsReplacedIsNotSuspected) {
+  EXPECT_FALSE(suspects(run_after_step(3, [](TraceBuilder& trace, int i) {
+    if (i > 1) trace.free(block(i - 1));
+  })));
+  EXPECT_FALSE(suspects(run(3, [](TraceBuilder& trace, int i) {
+    if (i > 1) trace.free(block(i - 2));
+  })));
+}
+
+TEST(Growth, ACacheOfTwoIsSilentInAShortRun) {
+  const auto fill = [](TraceBuilder& trace, int i) {
+    if (i >= 2) trace.free(block(i));
+  };
+  EXPECT_TRUE(growth_of(run(3, fill)).empty());
+  EXPECT_TRUE(growth_of(run(4, fill)).empty());
+}
+
+TEST(Growth, NamesTheOldestBlocksThatAreAlive) {
+  TraceBuilder trace = run(6, [](TraceBuilder&, int) {});
+  trace.free(block(0));
+  const std::vector<Growth> found = growth_of(trace);
+  ASSERT_EQ(found.size(), 1u);
+  const std::uint64_t size = (1_MiB).raw();
+  ASSERT_EQ(found[0].examples.size(), 5u);
+  EXPECT_EQ(found[0].examples[1].raw() - found[0].examples[0].raw(), size);
+  EXPECT_EQ(found[0].examples[2].raw() - found[0].examples[1].raw(), size);
+}
+
 TEST(Growth, WithoutAStackOpAndModuleSayWhere) {
   TraceBuilder trace;
   for (int i = 0; i < 4; ++i) {

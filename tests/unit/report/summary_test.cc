@@ -156,6 +156,48 @@ TEST(Summary, TimelineHasAtMostTheAskedPoints) {
   EXPECT_EQ(view.points.back().highest, 300_KiB);
 }
 
+TraceBuilder leaking(int steps) {
+  TraceBuilder trace;
+  for (int i = 0; i < steps; ++i)
+    trace.at("a.py:7 main").alloc("b" + std::to_string(i), 1_MiB).step();
+  return trace;
+}
+
+TEST(Summary, WhoHoldsWhatGrowsIsOfTheRunsFacts) {
+  TraceBuilder trace = leaking(5);
+  trace.info("held_by.cuda:0.a.py:7", "main(): losses[…]");
+  const Summary summary = summary_of(trace);
+  ASSERT_EQ(summary.devices[0].growth.size(), 1u);
+  EXPECT_EQ(summary.devices[0].growth[0].holder, "main(): losses[…]");
+  ASSERT_EQ(summary.warnings.size(), 1u);
+  EXPECT_NE(summary.warnings[0].find(", held by main(): losses[…]"), std::string::npos)
+      << summary.warnings[0];
+  const auto json = nlohmann::json::parse(summary_to_json(summary));
+  EXPECT_EQ(json["growth"][0]["holder"], "main(): losses[…]");
+}
+
+TEST(Summary, WithoutThatFactNobodyIsNamed) {
+  const Summary summary = summary_of(leaking(5));
+  EXPECT_EQ(summary.devices[0].growth[0].holder, "");
+  EXPECT_EQ(summary.warnings[0].find("held by"), std::string::npos) << summary.warnings[0];
+  EXPECT_TRUE(nlohmann::json::parse(summary_to_json(summary))["growth"][0]["holder"].is_null());
+}
+
+TEST(GrowthSoFar, IsTheSummarysAndNothingElse) {
+  const std::vector<std::byte> bytes = leaking(5).bytes();
+  Result<TraceReader> reader = TraceReader::open(make_memory_source(bytes));
+  ASSERT_TRUE(reader.ok());
+  const Result<GrowthSoFar> found = growth_so_far(*reader);
+  ASSERT_TRUE(found.ok());
+  ASSERT_EQ(found->devices.size(), 1u);
+  EXPECT_EQ(found->devices[0].device, "cuda:0");
+  ASSERT_EQ(found->devices[0].rows.size(), 1u);
+  EXPECT_EQ(found->devices[0].rows[0].kept, 4_MiB);
+  EXPECT_EQ(found->devices[0].rows[0].key, "held_by.cuda:0.a.py:7");
+  EXPECT_EQ(found->devices[0].rows[0].examples.size(), 5u);
+  EXPECT_FALSE(found->suspects);
+}
+
 TEST(SummaryJson, HasTheAgreedKeys) {
   const auto json = nlohmann::json::parse(summary_to_json(summary_of(training())));
   EXPECT_EQ(json["schema_version"], 1);

@@ -169,7 +169,9 @@ TEST(EstimateText, SaysWhatFailedAndWhatWouldHelp) {
          {"by_module", {{"Model.head", 2 * kGiB}, {"(no module)", kGiB}}},
          {"by_line", {{"model.py:12", 3 * kGiB}}},
          {"fragmentation", "1.000 GiB lay free inside segments."},
-         {"advice", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True would let it pass."}}}});
+         {"advice", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True would let it pass."},
+         {"would_help", {"--batch-size 4 instead of 8 fits."}}}}});
+  EXPECT_TRUE(has(found, "--batch-size 4 instead of 8 fits."));
   EXPECT_TRUE(has(found, "Tried to allocate 2.00 GiB"));
   EXPECT_TRUE(has(found, "By module: Model.head 2.000 GiB, (no module) 1.000 GiB."));
   EXPECT_TRUE(has(found, "By line: model.py:12 3.000 GiB."));

@@ -39,12 +39,14 @@ TEST(ShowText, GrowthIsShownOfEveryDevice) {
   summary.devices[1].name = "cpu";
   GrowthRow row;
   row.op = "aten::ones";
+  row.holder = "main(): kept[…]";
   summary.devices[1].growth = {row};
   ShowOptions options;
   options.by = ShowBy::kGrowth;
   const std::string found = show_text("run.peak", summary, options, Paint(false));
   EXPECT_NE(found.find("\nGrows with every step on cpu\n"), std::string::npos) << found;
   EXPECT_NE(found.find("aten::ones"), std::string::npos) << found;
+  EXPECT_NE(found.find("\n    held by main(): kept[…]\n"), std::string::npos) << found;
 }
 
 }  // namespace
