@@ -1,10 +1,12 @@
 """What call stacks cost: steps of a virtual GPU and of an op-bound CPU program, with and without.
 
-    python benchmarks/stack_overhead.py [--pairs N] [--only TEXT] [--json FILE]
+    python benchmarks/stack_overhead.py [--pairs N] [--only TEXT] [--cpu-time] [--json FILE]
 
 Stretches with and without stacks take turns in one process, so that noise hits both alike. A
 stretch is worth its middle step; a ratio is the median over the pairs, with the interval in which
-it lies at 19 to 1. Where memray is installed, the op-bound case is measured under it, too.
+it lies at 19 to 1. `--cpu-time` counts the time that the program's own thread was computing, for a
+machine that others use, too. torch's profiler with memory and stacks stands beside (its history of
+the allocator is CUDA's alone), and memray where it is installed.
 """
 
 from __future__ import annotations
@@ -43,12 +45,15 @@ class OpBound(nn.Module):
         return x
 
 
+clock: Callable[[], float] = time.perf_counter
+
+
 def stretch(step: Callable[[], None]) -> float:
     times = []
     for _ in range(STEPS):
-        begin = time.perf_counter()
+        begin = clock()
         step()
-        times.append(time.perf_counter() - begin)
+        times.append(clock() - begin)
     return statistics.median(times[3:])
 
 
@@ -97,6 +102,11 @@ def under_memray() -> Iterator[None]:
         yield
 
 
+def under_profiler() -> contextlib.AbstractContextManager[Any]:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    return torch.profiler.profile(activities=activities, profile_memory=True, with_stack=True)
+
+
 def ratio(pairs: int, with_it: Callable[[], float], without: Callable[[], float]) -> dict[str, Any]:
     ratios, bare = [], []
     for i in range(pairs):
@@ -130,6 +140,9 @@ def cases() -> Iterator[tuple[str, Measured, Measured]]:
         for stacks, measured in tracked.items():
             yield f"{name}: {stacks}", measured, bare
         yield f"{name}: all, beside off", tracked["all"], tracked["off"]
+        without_ops = partial(peakline.track, stacks="all", ops=False)
+        yield f"{name}: all, no op names", partial(op_bound, without_ops, repeats), bare
+        yield f"{name}: torch.profiler", partial(op_bound, under_profiler, repeats), bare
         if importlib.util.find_spec("memray") is not None:
             yield f"{name}: memray", partial(op_bound, under_memray, repeats), bare
 
@@ -138,8 +151,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=81)
     parser.add_argument("--only", default="", help="cases with this in their names")
+    parser.add_argument("--cpu-time", action="store_true", help="of the program's own thread")
     parser.add_argument("--json")
     args = parser.parse_args()
+    if args.cpu_time:
+        global clock
+        clock = time.thread_time
     torch.set_num_threads(1)
     found = {}
     for name, with_it, without in cases():
