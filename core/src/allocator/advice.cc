@@ -151,16 +151,9 @@ Result<std::optional<RunInfo>> facts_of(const SourceOpener& open, std::uint64_t 
   }
 }
 
-TorchVersion torch_of(const RunInfo& info) {
-  const auto found = info.find("torch");
-  if (found == info.end()) return {};
-  const Result<TorchVersion> version = parse_torch_version(found->second);
-  return version.ok() ? *version : TorchVersion{};
-}
-
 // The first is no change: what is recorded. Empty where the run's settings cannot be simulated.
 std::vector<Change> changes_for(const RunInfo& info) {
-  const TorchVersion torch = torch_of(info);
+  const TorchVersion torch = allocator_release(info);
   const auto conf = info.find("allocator_conf");
   const std::string base = conf == info.end() ? "" : conf->second;
   Result<AllocatorConfig> config = AllocatorConfig::parse(base, torch);
