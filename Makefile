@@ -237,6 +237,12 @@ TORCHS ?= $(TORCH)
 test-wheel:
 	for torch in $(TORCHS); do $(PYTHON) tools/wheel/try_wheel.py dist/*.whl "$$torch" || exit 1; done
 
+# The tests beside another torch, say `make test-torch TORCH=2.12.0`, with a wheel; TESTS names some of them.
+TESTS ?= tests/python
+.PHONY: test-torch
+test-torch: $(SETUP)/apt $(SETUP)/wheel
+	PYTHON=$(VENV)/bin/python JOBS=$(JOBS) tools/wheel/test_torch.sh $(patsubst torch==%,%,$(TORCH)) $(TESTS)
+
 .PHONY: clean
 clean:
 	rm -rf build

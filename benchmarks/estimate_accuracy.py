@@ -3,13 +3,15 @@
 python benchmarks/estimate_accuracy.py WORKLOADS.py TRUTH.jsonl [NAME…]
 
 WORKLOADS.py builds training steps by name; each line of TRUTH.jsonl has a name and, for
-"after_build" and "step1" to "step3", the allocator's peaks on the real GPU in bytes.
+"after_build" and "step1" to "step3", the allocator's peaks on the real GPU in bytes. --torch names
+the release that they were measured with: its allocator's rules are followed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +48,8 @@ def estimate(path: str, name: str, gpu: str) -> dict[str, Any]:
 
 def in_child(args: argparse.Namespace, name: str) -> dict[str, Any]:
     command = [sys.executable, __file__, args.workloads, args.truth, "--child", name]
-    done = subprocess.run([*command, "--gpu", args.gpu], capture_output=True, text=True)
+    env = {**os.environ, "PEAKLINE_ALLOCATOR_TORCH": args.torch}
+    done = subprocess.run([*command, "--gpu", args.gpu], capture_output=True, text=True, env=env)
     lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
     if not lines:
         error = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
@@ -77,6 +80,7 @@ def main() -> None:
     parser.add_argument("truth")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--torch", default="2.11")
     parser.add_argument("--json", help="write what was estimated, for tests/data")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()

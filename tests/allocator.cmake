@@ -16,6 +16,7 @@ add_executable(allocator_tests
   unit/allocator/driver_model_test.cc
   unit/allocator/free_list_test.cc
   unit/allocator/model_test.cc
+  unit/allocator/releases_test.cc
   unit/allocator/rules_test.cc
   unit/allocator/simulate_test.cc
   unit/import/csv_test.cc

@@ -16,6 +16,7 @@ import gzip
 import importlib.util
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
@@ -354,6 +355,8 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     if args.virtual:
+        # The allocator of the torch that everything here was measured with.
+        os.environ.setdefault("PEAKLINE_ALLOCATOR_TORCH", "2.11")
         import peakline
 
         with peakline.virtual_gpu(args.virtual):

@@ -23,16 +23,24 @@ def in_use() -> str:
     return str(last()) if last is not None else in_environment()
 
 
+_RULES = "PEAKLINE_ALLOCATOR_TORCH"  # a release: virtual GPUs follow its rules
+
+
 def release() -> str:
     """The torch release, as far as the allocator's rules depend on it."""
     return ".".join(torch.__version__.split(".")[:2])
 
 
-def facts(conf: str) -> dict[str, str]:
-    """`conf` as given and, where it can be read, as read."""
-    found = {"allocator_conf": conf}
+def virtual_release() -> str:
+    """The one whose allocator a virtual GPU has."""
+    return os.environ.get(_RULES) or release()
+
+
+def facts(conf: str, torch_release: str) -> dict[str, str]:
+    """`conf` as given and, where it can be read, as read by an allocator of such a torch."""
+    found = {"allocator_conf": conf, "allocator_torch": torch_release}
     try:
-        found["allocator_settings"] = _C.canonical_settings(conf, release())
+        found["allocator_settings"] = _C.canonical_settings(conf, torch_release)
     except (ValueError, RuntimeError):  # options that only this torch knows
         return found
     return found

@@ -54,7 +54,7 @@ def write_settings(session: _C.Session) -> None:
     """How the allocator was set, and what of each device was not its own."""
     if not _cuda.is_initialized() or not has_trace():
         return
-    facts = _allocator_settings.facts(_allocator_settings.in_use())
+    facts = _allocator_settings.facts(_allocator_settings.in_use(), _allocator_settings.release())
     for device in range(torch.cuda.device_count()):
         if torch.cuda.max_memory_allocated(device) > 0:
             facts |= _limits(device)

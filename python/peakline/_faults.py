@@ -74,8 +74,13 @@ class Faults:
 
     def _tell(self) -> None:
         message = f"peakline has turned tracking off, and the run goes on without it: {self.why}"
+        self.tell(message)
+
+    @staticmethod
+    def tell(message: str) -> None:
+        """A warning, and never an error."""
         try:
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
         except Exception:  # warnings are errors here (-W error), and this one must not end the run
             print(f"peakline: {message}", file=sys.stderr)
 

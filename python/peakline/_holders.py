@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
+from peakline._torch_places import place
+
+_FakeTensor = place("torch._subclasses.fake_tensor:FakeTensor")
 _MOST_OBJECTS = 2_000  # at one distance from a tensor
 _MOST_LEVELS = 20
 _MOST_NODES = 200_000  # of autograd's graphs
@@ -130,7 +132,7 @@ def _living_tensors() -> list[torch.Tensor]:
 def _is_imagined(tensor: torch.Tensor) -> bool:
     """What a compiler reckons with, and meta tensors, take no memory. Asking one of symbolic size
     for that size may even fail."""
-    if issubclass(type(tensor), FakeTensor):
+    if issubclass(type(tensor), _FakeTensor):
         return tensor.fake_mode.shape_env is not None  # type: ignore[attr-defined]
     return tensor.is_meta
 

@@ -10,10 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_module_registration_hook,
-    register_module_parameter_registration_hook,
-)
+from torch.nn.modules import module as torch_modules
 from torch.utils.weak import WeakIdKeyDictionary
 
 from peakline._faults import Faults
@@ -28,8 +25,11 @@ class ModuleOwners:
 
     def watch(self, patches: Patches, faults: Faults) -> None:
         module, parameter = faults.guarded(self._note_module), faults.guarded(self._note_parameter)
-        patches.on_restore(register_module_module_registration_hook(module).remove)
-        patches.on_restore(register_module_parameter_registration_hook(parameter).remove)
+        for register, note in (
+            (torch_modules.register_module_module_registration_hook, module),
+            (torch_modules.register_module_parameter_registration_hook, parameter),
+        ):
+            patches.on_restore(register(note).remove)
 
     def outermost(self, module: nn.Module) -> nn.Module:
         """`module` itself where it is part of no other."""

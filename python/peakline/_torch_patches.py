@@ -7,17 +7,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import _guards, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch import nn
 from torch.autograd.variable import Variable
-from torch.optim.optimizer import (
-    Optimizer,
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import Optimizer
 
 from peakline import _C
 from peakline._faults import Faults
@@ -26,6 +21,14 @@ from peakline._optimizer_kinds import is_fusable
 from peakline._patches import Patches
 from peakline._steps import FirstOptimizer, GuessedSteps
 from peakline._storage_resizes import follow_resizes
+from peakline._torch_places import place
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+else:
+    FakeTensor = place("torch._subclasses.fake_tensor:FakeTensor")
+    FakeTensorMode = place("torch._subclasses.fake_tensor:FakeTensorMode")
+_COMPILING = place("torch._guards:_TLS")
 
 
 class _WatchedEngine:
@@ -169,8 +172,10 @@ class OptimizerWatch:
 
 def watch_optimizers(patches: Patches, watch: OptimizerWatch) -> None:
     patches.on_restore(watch.close)
-    patches.on_restore(register_optimizer_step_pre_hook(watch.before).remove)
-    patches.on_restore(register_optimizer_step_post_hook(watch.after).remove)
+    before = place("torch.optim.optimizer:register_optimizer_step_pre_hook")
+    after = place("torch.optim.optimizer:register_optimizer_step_post_hook")
+    patches.on_restore(before(watch.before).remove)
+    patches.on_restore(after(watch.after).remove)
 
 
 def watch_classes(patches: Patches, session: _C.Session, faults: Faults) -> None:
@@ -254,7 +259,7 @@ def watch_fake_tensors(
 
 def _is_compiling() -> bool:
     # What CompileContext.try_get() and TracingContext.try_get() read, without their calls.
-    state = _guards._TLS
+    state = _COMPILING
     return (
         getattr(state, "compile_context", None) is not None
         or getattr(state, "tracing_context", None) is not None

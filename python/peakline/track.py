@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import Optimizer
 
-from peakline import _C, _cuda_baseline, _stacks
+from peakline import _C, _cuda_baseline, _stacks, _torch_places
 from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
 from peakline._faults import Faults
@@ -34,6 +32,11 @@ from peakline._torch_patches import (
 )
 from peakline.run import NotTracked, Run
 
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensor
+else:
+    FakeTensor = _torch_places.place("torch._subclasses.fake_tensor:FakeTensor")
+
 T = TypeVar("T")
 Models = nn.Module | Iterable[nn.Module] | None
 Optimizers = Optimizer | Iterable[Optimizer] | None
@@ -41,6 +44,9 @@ Optimizers = Optimizer | Iterable[Optimizer] | None
 
 # From start to stop: who finds something about the run tells them.
 _RUNNING: list[Tracker] = []
+
+
+_TOLD: set[str] = set()  # what of torch is not as expected
 
 
 def current_run() -> Run | None:
@@ -225,17 +231,24 @@ class Tracker:
 
     def _watch_part(self, part: str, watch: Callable[[], None]) -> None:
         """A torch that is not as expected in one place costs what is watched there."""
+        if why := _torch_places.why_not_watched(part):
+            self._leave_out(part, why)
+            return
         try:
             watch()
         except (AttributeError, ImportError, TypeError) as error:
-            if self._virtual:
-                raise
-            warnings.warn(
-                f"peakline does not watch {part}: torch {torch.__version__} is not as expected "
-                f"({error})",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            self._leave_out(part, str(error))
+
+    def _leave_out(self, part: str, why: str) -> None:
+        """Tells it once: a program may be tracked a thousand times."""
+        sentence = (
+            f"peakline does not watch {part}: torch {torch.__version__} is not as expected ({why})"
+        )
+        if self._virtual:
+            raise RuntimeError(sentence)
+        if sentence not in _TOLD:
+            _TOLD.add(sentence)
+            self.faults.tell(sentence)
 
     def _note_fake(self, tensor: FakeTensor) -> None:
         if self._session is not None:

@@ -106,7 +106,7 @@ class virtual_gpu:
             {
                 **self._options,
                 "conf": _allocator_settings.in_environment(),
-                "torch": _allocator_settings.release(),
+                "torch": _allocator_settings.virtual_release(),
                 "planner": _cudnn.planner_files(),
             }
         )
@@ -223,7 +223,7 @@ class virtual_gpu:
         gpu = _C.vgpu.properties(0)
         limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
         facts = {"gpu": str(gpu["name"])}
-        facts |= _allocator_settings.facts(_allocator_settings.in_environment())
+        facts |= _allocator_facts(_allocator_settings.in_environment())
         for i in range(_C.vgpu.device_count()):
             facts[f"memory_limit.cuda:{i}"] = str(limit)
             facts[f"outside_allocator.cuda:{i}"] = str(gpu["context"])
@@ -266,10 +266,14 @@ def _note_streams(tracker: Tracker, times: StepTimes) -> None:
         tracker.note("streams", text)
 
 
+def _allocator_facts(conf: str) -> dict[str, str]:
+    return _allocator_settings.facts(conf, _allocator_settings.virtual_release())
+
+
 def _note_facts(tracker: Tracker) -> None:
     tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
     tracker.note("cudnn", _C.vgpu.cudnn()["version"])
-    for key, value in _allocator_settings.facts(_C.vgpu.allocator_settings()).items():
+    for key, value in _allocator_facts(_C.vgpu.allocator_settings()).items():
         tracker.note(key, value)
     _note_limits(tracker)
 

@@ -6,7 +6,9 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(
     Settings, AllocatorSuite,
     ::testing::Values(SuiteSubject{"plain_2_11", "", {2, 11}},
+                      SuiteSubject{"plain_2_12", "", {2, 12}},
                       SuiteSubject{"plain_2_15", "", {2, 15}},
+                      SuiteSubject{"expandable_2_12", "expandable_segments:True", {2, 12}},
                       SuiteSubject{"expandable", "expandable_segments:True", {2, 13}},
                       SuiteSubject{"max_split", "max_split_size_mb:64", {2, 13}},
                       SuiteSubject{"expandable_max_split",

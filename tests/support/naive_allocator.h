@@ -8,6 +8,7 @@
 #include <list>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include <peakline/allocator.h>
@@ -24,6 +25,7 @@ class NaiveAllocator {
     std::vector<std::uint32_t> waits_for;
     bool waiting = false;
     std::uint64_t freed_at = 0;  // search number, for the age
+    std::uint64_t number = 0;    // in the order in which pieces are made
     [[nodiscard]] bool free() const { return !allocated && !waiting; }
   };
   struct Segment {
@@ -31,6 +33,7 @@ class NaiveAllocator {
     std::uint64_t size = 0;
     std::uint32_t stream = 0;
     bool small = false;
+    std::uint64_t number = 0;  // in the order in which segments are taken
     std::list<Piece> pieces;
     [[nodiscard]] bool whole() const { return pieces.size() == 1; }
   };
@@ -67,6 +70,7 @@ class NaiveAllocator {
       tail.freed_at = searches_[small];
       piece->size = size;
       segment->pieces.insert(std::next(piece), tail);
+      piece->number = ++pieces_made_;  // the front is the new one
     }
     piece->allocated = true;
     piece->requested = requested;
@@ -148,6 +152,14 @@ class NaiveAllocator {
     return {nullptr, {}};
   }
 
+  // What torch orders free blocks of a stream by.
+  [[nodiscard]] std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> rank(
+      const Segment& segment, const Piece& piece) const {
+    if (config_.torch < TorchVersion{2, 12}) return {piece.size, 0, piece.address};
+    if (config_.torch < TorchVersion{2, 13}) return {piece.size, piece.number, 0};
+    return {piece.size, segment.number, piece.address};
+  }
+
   Place best_fit(std::uint64_t size, bool small, std::uint32_t stream) {
     if (collects()) ++searches_[small];
     Place best{nullptr, {}};
@@ -155,8 +167,7 @@ class NaiveAllocator {
       if (segment.small != small || segment.stream != stream) continue;
       for (auto piece = segment.pieces.begin(); piece != segment.pieces.end(); ++piece) {
         if (!piece->free() || piece->size < size) continue;
-        if (best.first == nullptr || std::pair(piece->size, piece->address) <
-                                         std::pair(best.second->size, best.second->address)) {
+        if (best.first == nullptr || rank(segment, *piece) < rank(*best.first, *best.second)) {
           best = {&segment, piece};
         }
       }
@@ -180,7 +191,9 @@ class NaiveAllocator {
     segment.size = bytes;
     segment.stream = stream;
     segment.small = small;
+    segment.number = ++segments_taken_;
     Piece whole;
+    whole.number = ++pieces_made_;
     whole.address = segment.address;
     whole.size = bytes;
     segment.pieces.push_back(whole);
@@ -253,7 +266,7 @@ class NaiveAllocator {
         candidates.push_back(&s);
       }
     }
-    std::ranges::sort(candidates, {}, [](Segment* s) { return std::pair(s->size, s->address); });
+    std::ranges::sort(candidates, {}, [this](Segment* s) { return rank(*s, s->pieces.front()); });
     std::vector<std::uint64_t> go;
     std::uint64_t total = 0;
     const auto enough =
@@ -275,6 +288,8 @@ class NaiveAllocator {
   DeviceModel& device_;
   std::optional<Bytes> limit_;
   std::list<Segment> segments_;
+  std::uint64_t segments_taken_ = 0;
+  std::uint64_t pieces_made_ = 0;
   std::map<bool, std::uint64_t> searches_;  // by small
 };
 

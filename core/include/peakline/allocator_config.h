@@ -42,6 +42,10 @@ struct AllocatorConfig {
   double garbage_collection_threshold = 0.0;  // 0: off
   double memory_fraction = 1.0;               // 1: no limit
   bool reject_over_limit = false;             // throw_on_cudamalloc_oom
+  // Addresses for each expandable segment: this share of the device, or these bytes, but never more
+  // than the nine eighths that are taken where nothing is set.
+  std::optional<double> reserve_fraction;
+  std::optional<Bytes> reserve_bytes;
   std::array<std::uint64_t, kRoundupIntervals> roundup_power2_divisions{};  // 0, 1: plain rounding
 
   // Settings that were read and change no device memory (pinned memory, locks), by name.

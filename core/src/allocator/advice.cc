@@ -136,13 +136,6 @@ Result<TraceReader> reader_of(const SourceOpener& open) {
   return TraceReader::open(std::move(source).value());
 }
 
-TorchVersion torch_of(const RunInfo& info) {
-  const auto found = info.find("torch");
-  if (found == info.end()) return {};
-  const Result<TorchVersion> version = parse_torch_version(found->second);
-  return version.ok() ? *version : TorchVersion{};
-}
-
 std::string fact(const RunInfo& info, const char* name) {
   const auto found = info.find(name);
   return found == info.end() ? "" : found->second;
@@ -185,7 +178,7 @@ void add_recomputation(std::vector<Change>& changes, const AllocatorConfig& conf
 
 // The first is no change: what is recorded. Empty where the run's settings cannot be simulated.
 std::vector<Change> changes_for(const AdviceFacts& facts) {
-  const TorchVersion torch = torch_of(facts.info);
+  const TorchVersion torch = allocator_release(facts.info);
   const std::string base = fact(facts.info, "allocator_conf");
   Result<AllocatorConfig> config = AllocatorConfig::parse(base, torch);
   if (!config.ok()) return {};

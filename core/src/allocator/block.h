@@ -21,6 +21,7 @@ struct CacheBlock {
   std::uint64_t address = 0;
   std::uint64_t size = 0;
   std::uint64_t requested = 0;
+  std::uint64_t order = 0;      // its place among equals, see Impl::key_of
   std::int64_t age_base = 0;    // the pool's search count when it became free
   StreamCache* home = nullptr;  // the pool and stream it belongs to
   BlockIndex previous = kNoBlock;

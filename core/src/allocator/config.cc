@@ -110,7 +110,50 @@ class Parser {
       PEAKLINE_RETURN_IF_ERROR(require(2, 12));
       return read_bool(config_.reject_over_limit);
     }
+    if (key_ == "expandable_segments_reserve") {
+      PEAKLINE_RETURN_IF_ERROR(require(2, 15));
+      return read_reserve();
+    }
+    if (key_ == "expandable_segments_reserve_by_class") {
+      PEAKLINE_RETURN_IF_ERROR(require(2, 15));
+      return skip_classes();
+    }
     return read_without_effect();
+  }
+
+  // "0.5" of the device, or "40G". What cannot be read torch warns of, and goes on without.
+  Status read_reserve() {
+    std::string_view text = tokens_[at_++];
+    const bool absolute = text.ends_with('G') || text.ends_with('g');
+    if (absolute) text.remove_suffix(1);
+    const std::optional<double> value = to_double(text);
+    if (!value || *value <= 0.0) {
+      config_.without_effect.push_back(key_);
+    } else if (absolute) {
+      const double mib = std::min(*value * 1024.0, static_cast<double>(kMaxMiB));
+      config_.reserve_fraction.reset();
+      config_.reserve_bytes = Bytes(static_cast<std::int64_t>(mib * static_cast<double>(kMiB)));
+    } else {
+      config_.reserve_bytes.reset();
+      config_.reserve_fraction = std::min(*value, 1.125);
+    }
+    return {};
+  }
+
+  // "[name:0.5,name:40G]": for streams that C++ programs give a class, which none here has.
+  Status skip_classes() {
+    if (tokens_[at_] != "[") return broken_classes();
+    while (++at_ < tokens_.size() && tokens_[at_] != "]") {
+    }
+    if (at_ == tokens_.size()) return broken_classes();
+    ++at_;
+    config_.without_effect.push_back(key_);
+    return {};
+  }
+
+  Status broken_classes() const {
+    return invalid_input(
+        fmt::format("allocator settings: {} needs a list such as [serving:0.25,other:8G]", key_));
   }
 
   // Settings for host memory and locks: checked for their form, then put aside.
@@ -128,6 +171,7 @@ class Parser {
       bool ignored = false;
       PEAKLINE_RETURN_IF_ERROR(read_bool(ignored));
     } else if (std::ranges::find(kNumbers, std::string_view(key_)) != kNumbers.end()) {
+      if (key_.starts_with("pinned_max_")) PEAKLINE_RETURN_IF_ERROR(require(2, 13));
       if (!to_number(tokens_[at_])) return not_a_number();
       ++at_;
     } else {
@@ -364,6 +408,12 @@ std::string AllocatorConfig::canonical() const {
   std::vector<std::string> parts;
   const auto mib = [](Bytes bytes) { return static_cast<std::uint64_t>(bytes.raw()) / kMiB; };
   if (expandable_segments) parts.emplace_back("expandable_segments:True");
+  if (reserve_fraction) {
+    parts.push_back(fmt::format("expandable_segments_reserve:{}", *reserve_fraction));
+  } else if (reserve_bytes) {
+    const double gib = static_cast<double>(reserve_bytes->raw()) / static_cast<double>(1024 * kMiB);
+    parts.push_back(fmt::format("expandable_segments_reserve:{}G", gib));
+  }
   if (garbage_collection_threshold > 0.0) {
     parts.push_back(fmt::format("garbage_collection_threshold:{}", garbage_collection_threshold));
   }

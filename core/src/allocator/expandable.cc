@@ -14,6 +14,7 @@ std::uint64_t CachingAllocator::Impl::expandable_size(const CacheBlock& block) c
 
 BlockIndex CachingAllocator::Impl::allocate_expandable(const Request& request) {
   BlockIndex index = find_room(request);
+  if (index == kNoBlock) return kNoBlock;
   if (!blocks_[index].mapped && !map_block(index, std::min(blocks_[index].size, request.size))) {
     return kNoBlock;
   }
@@ -48,16 +49,30 @@ bool CachingAllocator::Impl::has_room(BlockIndex index, std::uint64_t size) cons
   return bytes >= size;
 }
 
+// Addresses for a new segment: an eighth more than the device has, for pages that move to the end,
+// or what the settings say.
+std::uint64_t CachingAllocator::Impl::segment_reserve(std::uint64_t least) const {
+  const auto total = static_cast<std::uint64_t>(device.total().raw());
+  const std::uint64_t usual = total + total / 8;
+  if (config.reserve_fraction) {
+    const double share = *config.reserve_fraction * static_cast<double>(total);
+    return std::min(static_cast<std::uint64_t>(share), usual);
+  }
+  if (config.reserve_bytes) {
+    return std::min(static_cast<std::uint64_t>(config.reserve_bytes->raw()), usual);
+  }
+  return std::max(usual, least);
+}
+
 BlockIndex CachingAllocator::Impl::new_expandable_segment(const Request& request) {
   ExpandableSegment segment;
   segment.page = request.home->is_small
                      ? kSmallBuffer
                      : static_cast<std::uint64_t>(config.large_segment_size.raw());
-  // An eighth more than the device has, for pages that move to the end.
-  const auto total = static_cast<std::uint64_t>(device.total().raw());
-  const std::uint64_t pages = std::max((total + total / 8 + segment.page - 1) / segment.page,
-                                       (request.size + segment.page - 1) / segment.page);
+  const std::uint64_t reserve = segment_reserve(request.size);
+  const std::uint64_t pages = (reserve + segment.page - 1) / segment.page;
   segment.size = pages * segment.page;
+  if (request.size > segment.size) return kNoBlock;  // a block lies in one segment
   segment.address = device.reserve_addresses(Bytes(static_cast<std::int64_t>(segment.size))).raw();
   auto number = static_cast<std::uint32_t>(segments_.size());
   if (free_segments_.empty()) {
@@ -71,6 +86,7 @@ BlockIndex CachingAllocator::Impl::new_expandable_segment(const Request& request
   CacheBlock& block = blocks_[index];
   block.address = segment.address;
   block.size = segment.size;
+  block.order = order_of_segment(block.address, block.size);
   block.segment = number;
   block.home = request.home;
   block.mapped = false;
@@ -84,6 +100,7 @@ BlockIndex CachingAllocator::Impl::add_piece(BlockIndex of, std::uint64_t addres
   const BlockIndex index = blocks_.add();
   const CacheBlock& source = blocks_[of];
   CacheBlock& block = blocks_[index];
+  block.order = order_of_piece(source);
   block.address = address;
   block.size = size;
   block.segment = source.segment;

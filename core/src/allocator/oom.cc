@@ -18,6 +18,12 @@ std::string torch_size(Bytes bytes) {
 
 // The words are torch's own, so that what people search for is found.
 std::string out_of_memory_message(const OutOfMemoryInfo& info, int device) {
+  if (info.rejected) {
+    return fmt::format(
+        "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+        "per_process_memory_fraction limit. Requested size: {}",
+        torch_size(info.requested));
+  }
   std::string text = fmt::format(
       "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is "
       "free. Including non-PyTorch memory, this process has {} memory in use. ",

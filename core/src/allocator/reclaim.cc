@@ -78,8 +78,8 @@ bool CachingAllocator::Impl::release_oversize(const Request& request) {
 }
 
 // Waits for all streams, then returns every segment that is entirely free.
-bool CachingAllocator::Impl::release_cached() {
-  if (!keeps_cache()) {
+void CachingAllocator::Impl::release_cached(bool captures) {
+  if (!captures) {
     synchronize_and_free();
     release_blocks(1);
     release_blocks(0);
@@ -99,10 +99,9 @@ bool CachingAllocator::Impl::release_cached() {
     }
   }
   freeable_pools_ = std::move(still_freeable);
-  return true;
 }
 
-void CachingAllocator::Impl::empty_cache() { release_cached(); }
+void CachingAllocator::Impl::empty_cache() { release_cached(captures()); }
 
 // The slots of the streams that have something in `pool`, in the order of the streams' handles.
 std::vector<std::uint32_t> CachingAllocator::Impl::stream_slots(const BlockPool& pool) const {

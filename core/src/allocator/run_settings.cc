@@ -28,4 +28,14 @@ RunSettings RunSettings::of(const RunInfo& info, const std::string& device) {
   return settings;
 }
 
+TorchVersion allocator_release(const RunInfo& info) {
+  for (const char* key : {"allocator_torch", "torch"}) {
+    const auto found = info.find(key);
+    if (found == info.end()) continue;
+    const Result<TorchVersion> version = parse_torch_version(found->second);
+    if (version.ok()) return *version;
+  }
+  return {};
+}
+
 }  // namespace peakline

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include <peakline/allocator_config.h>
 #include <peakline/trace.h>
 #include <peakline/units.h>
 
@@ -18,5 +19,9 @@ struct RunSettings {
 
   static RunSettings of(const RunInfo& info, const std::string& device);
 };
+
+// The torch release whose rules the run's allocator had; the newest that is known well where the
+// recording does not say, or names one that is not supported.
+TorchVersion allocator_release(const RunInfo& info);
 
 }  // namespace peakline

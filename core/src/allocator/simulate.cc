@@ -284,9 +284,8 @@ class Simulator {
   Result<RunSettings> settings_of(const std::string& device) {
     RunSettings run = RunSettings::of(info_, device);
     if (options_.conf || !run.conf) return run;
-    const Result<TorchVersion> torch = version();
-    if (!torch.ok()) return torch.status();
-    const Result<AllocatorConfig> config = AllocatorConfig::parse(*run.conf, *torch);
+    const TorchVersion torch = version();
+    const Result<AllocatorConfig> config = AllocatorConfig::parse(*run.conf, torch);
     if (config.ok()) return run;
     warnings_.push_back(fmt::format("the run's settings '{}' are left out: {}", *run.conf,
                                     config.status().message()));
@@ -296,18 +295,17 @@ class Simulator {
 
   Status add_sessions(DeviceSimulation& simulation, const std::string& base,
                       const DriverOptions& driver) {
-    const Result<TorchVersion> torch = version();
-    if (!torch.ok()) return torch.status();
+    const TorchVersion torch = version();
     const std::optional<Bytes> limit = simulation.limit();
-    const Result<AllocatorConfig> config = AllocatorConfig::parse(base, *torch);
+    const Result<AllocatorConfig> config = AllocatorConfig::parse(base, torch);
     if (!config.ok()) return config.status();
     simulation.add(std::make_unique<Session>(*config, driver, limit));
     // Other settings are needed to say what would have helped, so they run along under a limit.
     if (!options_.compare && !limit) return {};
     std::vector<std::string> tried = {config->canonical()};
-    for (const std::string& setting : sensible_settings(*torch, limit.has_value())) {
+    for (const std::string& setting : sensible_settings(torch, limit.has_value())) {
       const Result<AllocatorConfig> other =
-          AllocatorConfig::parse(setting.empty() ? "" : add_settings(base, setting), *torch);
+          AllocatorConfig::parse(setting.empty() ? "" : add_settings(base, setting), torch);
       if (!other.ok()) continue;  // the two do not go together
       if (std::ranges::find(tried, other->canonical()) != tried.end()) continue;
       tried.push_back(other->canonical());
@@ -316,12 +314,8 @@ class Simulator {
     return {};
   }
 
-  [[nodiscard]] Result<TorchVersion> version() const {
-    if (options_.torch) return *options_.torch;
-    const auto it = info_.find("torch");
-    if (it == info_.end()) return TorchVersion{};
-    const Result<TorchVersion> recorded = parse_torch_version(it->second);
-    return recorded.ok() ? *recorded : TorchVersion{};
+  [[nodiscard]] TorchVersion version() const {
+    return options_.torch ? *options_.torch : allocator_release(info_);
   }
 
   [[nodiscard]] const DeviceSimulation* chosen() const;

@@ -1,6 +1,7 @@
 #include "allocator/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace peakline {
 namespace {
@@ -14,17 +15,45 @@ constexpr Bytes bytes_of(std::uint64_t count) { return Bytes(static_cast<std::in
 }  // namespace
 
 CachingAllocator::Impl::Impl(const AllocatorConfig& settings, DeviceModel& model)
-    : config(settings), device(model), max_split_(raw(settings.max_split_size)) {
+    : config(settings),
+      device(model),
+      rules_(AllocatorRules::of(settings.torch)),
+      max_split_(raw(settings.max_split_size)) {
+  if (rules_.equal_blocks != AllocatorRules::EqualBlocks::kOldestBlock) address_mask_ = ~0ull;
   pools_.push_back(std::make_unique<BlockPool>(true, PoolId{}));
   pools_.push_back(std::make_unique<BlockPool>(false, PoolId{}));
   slot_of(StreamId{});
   if (config.max_split_size != AllocatorConfig::kUnlimited) {
     stats.max_split_size = config.max_split_size.raw();
   }
-  if (config.memory_fraction < 1.0) {
-    limit = Bytes(static_cast<std::int64_t>(config.memory_fraction *
-                                            static_cast<double>(device.total().raw())));
+  if (config.memory_fraction < 1.0) limit = share_of_device(config.memory_fraction);
+}
+
+Bytes CachingAllocator::Impl::share_of_device(double fraction) const noexcept {
+  const double bytes = std::max(0.0, fraction) * static_cast<double>(device.total().raw());
+  return Bytes(static_cast<std::int64_t>(rules_.rounds_limit ? std::round(bytes) : bytes));
+}
+
+// The order of a new segment's first block.
+std::uint64_t CachingAllocator::Impl::order_of_segment(std::uint64_t address,
+                                                       std::uint64_t size) noexcept {
+  switch (rules_.equal_blocks) {
+    case AllocatorRules::EqualBlocks::kLowestAddress:
+      return 0;
+    case AllocatorRules::EqualBlocks::kOldestBlock:
+      return next_order_ += kMinBlockSize;
+    case AllocatorRules::EqualBlocks::kOldestSegment:
+      break;
   }
+  const std::uint64_t order = next_order_ - address;
+  next_order_ += size;
+  return order;
+}
+
+// The order of a block that is cut off another one.
+std::uint64_t CachingAllocator::Impl::order_of_piece(const CacheBlock& source) noexcept {
+  const bool by_block = rules_.equal_blocks == AllocatorRules::EqualBlocks::kOldestBlock;
+  return by_block ? next_order_ += kMinBlockSize : source.order;
 }
 
 std::uint32_t CachingAllocator::Impl::slot_of(StreamId stream) {
@@ -58,7 +87,7 @@ StreamCache& CachingAllocator::Impl::home_for(std::uint64_t size, StreamId strea
 
 Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId stream) {
   if (out_of_memory) out_of_memory.reset();
-  if (captures_.empty() && !(events_.empty() && deferred_.empty())) process_events();
+  if (!(events_.empty() && deferred_.empty()) && !captures(stream)) process_events();
   Request request{};
   request.requested = requested;
   const bool is_absurd = requested > kLargestRequest;
@@ -66,12 +95,12 @@ Allocation CachingAllocator::Impl::allocate(std::uint64_t requested, StreamId st
   request.home = &home_for(request.size, stream);
   if (is_absurd) return fail(request);
   BlockIndex index = find_free(request);
-  if (index == kNoBlock) index = find_or_make(request);
+  if (index == kNoBlock) index = find_or_make(request, stream);
   if (index == kNoBlock) return fail(request);
   return hand_out(index, request, should_split(blocks_[index], request.size));
 }
 
-// The smallest free block that fits, and of equal ones the lowest.
+// The smallest free block that fits, and of equal ones the first.
 BlockIndex CachingAllocator::Impl::find_free(Request& request) {
   if (collects_garbage()) ++request.home->pool.searches;
   FreeList::Cursor place = request.home->free.first_of_size(request.size);
@@ -116,7 +145,7 @@ BlockIndex CachingAllocator::Impl::find_expandable_fit(FreeList::Cursor& place) 
 }
 
 // No cached block fits: new memory, if need be after giving cached memory back.
-BlockIndex CachingAllocator::Impl::find_or_make(Request& request) {
+BlockIndex CachingAllocator::Impl::find_or_make(Request& request, StreamId stream) {
   request.segment = config.segment_size(request.size);
   if (collects_garbage()) collect_garbage();
   BlockIndex index = new_segment(request);
@@ -125,19 +154,22 @@ BlockIndex CachingAllocator::Impl::find_or_make(Request& request) {
     index = new_segment(request);
     if (index != kNoBlock || request.rejected) return index;
   }
-  if (keeps_cache()) return kNoBlock;
-  release_cached();
+  if (captures(stream)) return kNoBlock;  // which giving memory back would disturb
+  release_cached(false);
   ++stats.num_alloc_retries;
   return new_segment(request);
 }
 
 // A whole new segment as one block that is in no list, or kNoBlock.
 BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
-  if (limit && reserved_ + request.segment > raw(*limit)) {
-    if (config.reject_over_limit) {
-      request.rejected = true;
-      ++stats.num_oom_rejections;
-    }
+  const std::uint64_t wanted = reserved_ + request.segment;
+  if (limit && wanted > raw(*limit)) return kNoBlock;
+  // Not the limit that holds, which a program may have set since, but that of the settings; cut.
+  if (config.reject_over_limit &&
+      static_cast<double>(wanted) >
+          config.memory_fraction * static_cast<double>(device.total().raw())) {
+    request.rejected = true;
+    ++stats.num_oom_rejections;
     return kNoBlock;
   }
   const BlockPool& pool = request.home->pool;
@@ -154,6 +186,7 @@ BlockIndex CachingAllocator::Impl::new_segment(Request& request) {
   CacheBlock& block = blocks_[index];
   block.address = address->raw();
   block.size = request.segment;
+  block.order = order_of_segment(block.address, block.size);
   block.home = request.home;
   if (PrivatePool* owner = private_pool(pool.owner)) ++owner->device_allocs;
   reserved_ += block.size;
@@ -179,6 +212,7 @@ BlockIndex CachingAllocator::Impl::split(BlockIndex index, const Request& reques
   CacheBlock& front = blocks_[front_index];
   front.address = rest.address;
   front.size = size;
+  front.order = order_of_piece(rest);
   front.segment = rest.segment;
   front.home = rest.home;
   front.previous = rest.previous;
@@ -230,7 +264,7 @@ Allocation CachingAllocator::Impl::hand_out(BlockIndex index, const Request& req
 }
 
 Allocation CachingAllocator::Impl::fail(const Request& request) {
-  ++stats.num_ooms;
+  if (!request.rejected) ++stats.num_ooms;
   OutOfMemoryInfo info;
   info.requested = bytes_of(request.requested);
   info.segment = bytes_of(request.segment);
@@ -267,7 +301,7 @@ bool CachingAllocator::Impl::free(Address address) {
   if (block.size >= max_split_) stats.oversize_allocations.decrease(1);
   if (!block.has_uses) {
     free_block(index);
-  } else if (!captures_.empty()) {
+  } else if (captures()) {
     deferred_.push_back(index);
     waiting_[block.address] = index;
   } else {

@@ -22,6 +22,7 @@
 
 #include "allocator/block.h"
 #include "allocator/block_pool.h"
+#include "allocator/rules.h"
 
 namespace peakline {
 
@@ -39,6 +40,7 @@ class CachingAllocator::Impl {
 
   void empty_cache();
   void set_limit(std::optional<Bytes> limit);
+  [[nodiscard]] Bytes share_of_device(double fraction) const noexcept;
 
   bool begin_pool(PoolId pool, std::function<bool(StreamId)> filter, PoolUse use);
   bool end_pool(PoolId pool);
@@ -114,7 +116,7 @@ class CachingAllocator::Impl {
   // A free block that fits, still in its list.
   BlockIndex find_free(Request& request);
   BlockIndex find_expandable_fit(FreeList::Cursor& place) const;
-  BlockIndex find_or_make(Request& request);
+  BlockIndex find_or_make(Request& request, StreamId stream);
   bool should_split(const CacheBlock& block, std::uint64_t size) const;
   Allocation hand_out(BlockIndex index, const Request& request, bool splits);
   BlockIndex split(BlockIndex index, const Request& request);
@@ -125,15 +127,21 @@ class CachingAllocator::Impl {
   Allocation fail(const Request& request);
   void insert_free(BlockIndex index);
   void erase_free(BlockIndex index);
-  [[nodiscard]] static FreeKey key_of(const CacheBlock& block, BlockIndex index) {
-    return free_key(block.size, block.address, index);
+  // Equal blocks are listed by address, by number, or by segment and address: `order` is then
+  // nothing, the number, or what leads from the segment's address to a place behind all earlier
+  // segments.
+  [[nodiscard]] FreeKey key_of(const CacheBlock& block, BlockIndex index) const noexcept {
+    return free_key(block.size, ((block.address & address_mask_) + block.order) & kLastRank, index);
   }
+  [[nodiscard]] std::uint64_t order_of_segment(std::uint64_t address, std::uint64_t size) noexcept;
+  [[nodiscard]] std::uint64_t order_of_piece(const CacheBlock& source) noexcept;
 
   // reclaim.cc
   [[nodiscard]] bool collects_garbage() const noexcept;
   void collect_garbage();
   bool release_oversize(const Request& request);
-  bool release_cached();
+  // `captures`: a graph is being captured, so only pools that nobody holds are emptied.
+  void release_cached(bool captures);
   void release_blocks(std::uint16_t pool);
   void release_block(BlockIndex index);
   [[nodiscard]] std::vector<std::uint32_t> stream_slots(const BlockPool& pool) const;
@@ -143,6 +151,7 @@ class CachingAllocator::Impl {
   BlockIndex allocate_expandable(const Request& request);
   BlockIndex find_room(const Request& request);
   [[nodiscard]] bool has_room(BlockIndex index, std::uint64_t size) const;
+  [[nodiscard]] std::uint64_t segment_reserve(std::uint64_t least) const;
   BlockIndex new_expandable_segment(const Request& request);
   bool map_block(BlockIndex index, std::uint64_t size);
   void unmap_block(BlockIndex index);
@@ -156,7 +165,9 @@ class CachingAllocator::Impl {
   void free_deferred();
   void synchronize_and_free();
   [[nodiscard]] PrivatePool* private_pool(PoolId pool);
-  [[nodiscard]] bool keeps_cache() const noexcept;
+  // Whether a graph is being captured, as far as the release can tell. `stream`: by this one.
+  [[nodiscard]] bool captures() const noexcept;
+  [[nodiscard]] bool captures(StreamId stream) const;
 
   // checkpoint.cc
   [[nodiscard]] std::vector<BlockIndex> heads_of(PoolId pool) const;
@@ -176,6 +187,11 @@ class CachingAllocator::Impl {
   void report(SegmentChange::Kind kind, const CacheBlock& block, std::uint64_t address,
               std::uint64_t size) const;
 
+  static constexpr std::uint64_t kLastRank = (std::uint64_t{1} << 57) - 1;  // that a key can hold
+
+  AllocatorRules rules_;
+  std::uint64_t address_mask_ = 0;  // all bits where addresses decide among equals
+  std::uint64_t next_order_ = 0;
   std::uint64_t max_split_ = 0;
   std::uint64_t reserved_ = 0;
   BlockTable blocks_;

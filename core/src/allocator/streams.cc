@@ -18,7 +18,7 @@ bool CachingAllocator::Impl::record_stream(Address address, StreamId stream) {
     if (std::ranges::find(to, slot) == to.end()) to.push_back(slot);
   };
   add(uses.streams);
-  if (!captures_.empty()) add(uses.captured);
+  if (captures()) add(uses.captured);
   return true;
 }
 
@@ -140,10 +140,17 @@ bool CachingAllocator::Impl::begin_pool(PoolId pool, std::function<bool(StreamId
   return true;
 }
 
-// Whether a failed allocation may not give cached memory back, which would disturb a capture.
-bool CachingAllocator::Impl::keeps_cache() const noexcept {
-  if (config.torch < TorchVersion{2, 13}) return !captures_.empty();
+bool CachingAllocator::Impl::captures() const noexcept {
+  if (rules_.mem_pool_captures) return !captures_.empty();
   return std::ranges::find(captures_, PoolUse::kGraphCapture, &Capture::use) != captures_.end();
+}
+
+// Where a MemPool is told from a capture, so is a stream that is not captured.
+bool CachingAllocator::Impl::captures(StreamId stream) const {
+  if (rules_.mem_pool_captures) return !captures_.empty();
+  return std::ranges::any_of(captures_, [stream](const Capture& capture) {
+    return capture.use == PoolUse::kGraphCapture && (!capture.filter || capture.filter(stream));
+  });
 }
 
 bool CachingAllocator::Impl::end_pool(PoolId pool) {

@@ -84,8 +84,7 @@ void CachingAllocator::set_memory_fraction(double fraction) {
     impl_->set_limit(std::nullopt);
     return;
   }
-  const auto total = static_cast<double>(impl_->device.total().raw());
-  impl_->set_limit(Bytes(static_cast<std::int64_t>(std::max(0.0, fraction) * total)));
+  impl_->set_limit(impl_->share_of_device(fraction));
 }
 void CachingAllocator::set_memory_limit(std::optional<Bytes> limit) { impl_->set_limit(limit); }
 std::optional<Bytes> CachingAllocator::memory_limit() const { return impl_->limit; }

@@ -4,6 +4,7 @@
 
 #include <peakline/report.h>
 
+#include "allocator/run_settings.h"
 #include "report/moment_book.h"
 #include "report/moments.h"
 #include "report/segment_map.h"
@@ -58,11 +59,7 @@ std::optional<DeviceId> find_device(const Dictionary& dictionary, const std::str
 
 AllocatorConfig default_config(const RunInfo& info) {
   AllocatorConfig config;
-  if (const auto it = info.find("torch"); it != info.end()) {
-    if (const Result<TorchVersion> torch = parse_torch_version(it->second); torch.ok()) {
-      config.torch = *torch;
-    }
-  }
+  config.torch = allocator_release(info);
   return config;
 }
 

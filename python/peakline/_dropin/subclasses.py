@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from peakline._torch_places import place
+
+_FakeTensor = place("torch._subclasses.fake_tensor:FakeTensor")
 Answer = tuple[bool, torch.device | None, Any]
 
 
@@ -18,7 +20,7 @@ class SubclassFacts:
         self.fake_mode: Any = None  # the one that was on when tracking began
 
     def __call__(self, tensor: torch.Tensor) -> Answer:
-        if isinstance(tensor, FakeTensor):
+        if isinstance(tensor, _FakeTensor):
             # Another mode's tensors are somebody's shape propagation, not memory.
             ours = self.fake_mode is None or tensor.fake_mode is self.fake_mode
             return ours, tensor.fake_device, ()

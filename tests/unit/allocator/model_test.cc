@@ -12,6 +12,7 @@ namespace {
 struct ModelCase {
   const char* name;
   const char* conf;
+  TorchVersion torch = {};
 };
 std::ostream& operator<<(std::ostream& out, const ModelCase& c) { return out << c.name; }
 
@@ -51,7 +52,7 @@ class BesideModel : public ::testing::TestWithParam<std::tuple<ModelCase, int>> 
 
 TEST_P(BesideModel, TakesTheSameBlocksForever) {
   const auto& [param, seed] = GetParam();
-  const AllocatorConfig config = *AllocatorConfig::parse(param.conf);
+  const AllocatorConfig config = *AllocatorConfig::parse(param.conf, param.torch);
   const auto fast_device = make_driver_model({.total = 4_GiB, .in_use = {}});
   const auto slow_device = make_driver_model({.total = 4_GiB, .in_use = {}});
   CachingAllocator fast(config, *fast_device);
@@ -103,12 +104,16 @@ TEST_P(BesideModel, TakesTheSameBlocksForever) {
 INSTANTIATE_TEST_SUITE_P(
     Seeds, BesideModel,
     ::testing::Combine(
-        ::testing::Values(ModelCase{"plain", ""}, ModelCase{"max_split", "max_split_size_mb:40"},
-                          ModelCase{"rounding",
-                                    "max_split_size_mb:30,max_non_split_rounding_mb:90"},
-                          ModelCase{"roundup", "roundup_power2_divisions:[4:2,32:8,>:4]"},
-                          ModelCase{"collect", "garbage_collection_threshold:0.4"},
-                          ModelCase{"segment", "large_segment_size_mb:48"}),
+        ::testing::Values(
+            ModelCase{"plain_2_11", "", {2, 11}}, ModelCase{"plain_2_12", "", {2, 12}},
+            ModelCase{"plain_2_13", "", {2, 13}},
+            ModelCase{"max_split_2_11", "max_split_size_mb:40", {2, 11}},
+            ModelCase{"max_split_2_12", "max_split_size_mb:40", {2, 12}},
+            ModelCase{"max_split", "max_split_size_mb:40"},
+            ModelCase{"rounding", "max_split_size_mb:30,max_non_split_rounding_mb:90"},
+            ModelCase{"roundup", "roundup_power2_divisions:[4:2,32:8,>:4]"},
+            ModelCase{"collect", "garbage_collection_threshold:0.4"},
+            ModelCase{"segment", "large_segment_size_mb:48"}),
         ::testing::Range(0, 8)),
     [](const auto& test) {
       return std::string(std::get<0>(test.param).name) + "_" +

@@ -50,7 +50,7 @@ TEST(Segments, OfMediumBlocksHaveTheConfiguredSize) {
 }
 
 TEST(BestFit, TakesTheSmallestBlockAndTheLowestOfEqualOnes) {
-  AllocatorWorld world;
+  AllocatorWorld world("", 64_GiB, {2, 11});
   for (const char* name : {"a", "b", "c"}) world.alloc(name, 40_MiB);
   world.alloc("d", 30_MiB);
   const std::uint64_t lowest = std::min({world.at("a"), world.at("b"), world.at("c")});
@@ -178,15 +178,33 @@ TEST(Limit, CanComeWithTheSettings) {
   EXPECT_EQ(world.allocator->memory_limit(), 512_MiB);
 }
 
-TEST(Limit, CanRejectBeforeTheCacheIsGivenBack) {
-  AllocatorWorld world("throw_on_cudamalloc_oom:True");
-  world.allocator->set_memory_limit(100_MiB);
-  world.alloc("a", 80_MiB);
+TEST(Limit, OfTheDeviceCanRejectBeforeTheCacheIsGivenBack) {
+  AllocatorWorld world("throw_on_cudamalloc_oom:True", 1_GiB);
+  world.alloc("a", 900_MiB);
   world.free("a");
-  EXPECT_FALSE(world.alloc("b", 90_MiB));
+  EXPECT_FALSE(world.alloc("b", 1000_MiB));
   EXPECT_EQ(world.stats().num_oom_rejections, 1);
+  EXPECT_EQ(world.stats().num_ooms, 0) << "torch counts these apart";
   EXPECT_EQ(world.stats().num_device_free, 0);
-  EXPECT_TRUE(world.allocator->out_of_memory()->rejected);
+  const OutOfMemoryInfo info = *world.allocator->out_of_memory();
+  EXPECT_TRUE(info.rejected);
+  EXPECT_EQ(out_of_memory_message(info),
+            "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+            "per_process_memory_fraction limit. Requested size: 1000.00 MiB");
+}
+
+// torch looks at the limit that holds first, and has one wherever the settings name a share.
+TEST(Limit, ThatIsSetGivesTheCacheBackAndRejectsNothing) {
+  for (const char* conf : {"throw_on_cudamalloc_oom:True",
+                           "throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.1"}) {
+    AllocatorWorld world(conf, 1000_MiB);
+    world.allocator->set_memory_limit(100_MiB);
+    world.alloc("a", 80_MiB);
+    world.free("a");
+    EXPECT_TRUE(world.alloc("b", 90_MiB)) << conf;
+    EXPECT_EQ(world.stats().num_oom_rejections, 0) << conf;
+    EXPECT_EQ(world.stats().num_alloc_retries, 1) << conf;
+  }
 }
 
 TEST(StreamPolicy, OtherStreamsCanCountAsDoneByTheNextAllocation) {

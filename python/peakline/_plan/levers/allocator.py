@@ -18,7 +18,7 @@ def _check(conf: Any) -> bool:
     if not isinstance(conf, str) or not conf.isprintable() or not conf.isascii():
         return False
     try:
-        _C.canonical_settings(conf, _allocator_settings.release())
+        _C.canonical_settings(conf, _allocator_settings.virtual_release())
     except (ValueError, RuntimeError):
         return False
     return True
