@@ -82,7 +82,6 @@ class _Estimate:
         self._began = began
 
     def run(self) -> tuple[int, dict[str, Any] | None]:
-        from peakline._batch_argument import BatchArgument
         from peakline._estimate.course import Course
         from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
@@ -91,6 +90,7 @@ class _Estimate:
         from peakline._estimate.step_on import check
         from peakline._estimate.writes import Overlay
         from peakline._remedies import LayersMet
+        from peakline._script_sizes import BatchMet
         from peakline.virtual_gpu import virtual_gpu
 
         args = self._args
@@ -122,7 +122,7 @@ class _Estimate:
             self._finders = Finders(gpu.steps)
             self._longest = LongestFirst()
             self._overlay = Overlay()
-            self._batch, self._layers = BatchArgument(), LayersMet()
+            self._batch, self._layers = BatchMet(), LayersMet()
             gpu.on_model(self._layers.met)
             self._garbage = 0
             self._applied = self._apply_plan()

@@ -15,9 +15,9 @@ from peakline._plan import arguments, document, smaller, text
 from peakline._plan.answer import as_json, budget_of
 from peakline._plan.clusters import runner_for
 from peakline._plan.errors import NoCluster
-from peakline._plan.script_sizes import Size
 from peakline._plan.search import Outcome, Search
 from peakline._plan.tries import Runner, ScriptFailed, Tries
+from peakline._script_sizes import Size
 
 
 def main(argv: list[str]) -> int:

@@ -13,10 +13,11 @@ from typing import Any
 from torch import nn
 
 from peakline import _C
-from peakline._batch_argument import Argument
+from peakline._fit.variables import with_values
 from peakline._plan.document import Activations, Plan
 from peakline._plan.names import compress
 from peakline._plan.units import units_of
+from peakline._script_sizes import Size
 from peakline.run import format_size
 
 _HALVINGS = 8
@@ -56,13 +57,13 @@ class LayersMet:
         return Plan(self._model, (Activations(tuple(self._layers), "recompute"),))
 
 
-def announcement(batch: Argument | None, plan: Plan | None, seconds: float) -> str:
+def announcement(batch: Size | None, plan: Plan | None, seconds: float) -> str:
     tried = [f"a smaller {batch.option}"] if batch is not None else []
     tried += ["checkpointing"] if plan is not None else []
     return f"trying {' and '.join(tried)}, for {seconds:g} s at most; --advice 0 does not"
 
 
-def proven(attempt: Try, batch: Argument | None, plan: Plan | None, seconds: float) -> list[str]:
+def proven(attempt: Try, batch: Size | None, plan: Plan | None, seconds: float) -> list[str]:
     """Sentences. What takes longer than `seconds` in all is not said, and neither is what fails."""
     until = time.monotonic() + seconds
 
@@ -81,14 +82,14 @@ def _passes(answer: dict[str, Any]) -> bool:
 Tried = Callable[[Change], dict[str, Any] | None]
 
 
-def _smaller_batch(tried: Tried, batch: Argument | None, until: float) -> Iterator[str]:
+def _smaller_batch(tried: Tried, batch: Size | None, until: float) -> Iterator[str]:
     """The first of its halves, quarters, … that passes."""
     value = 0 if batch is None else batch.value
     for _ in range(_HALVINGS):
         value //= 2
         if batch is None or value < 1 or time.monotonic() > until:
             return
-        answer = tried(Change([batch.option, str(value)]))
+        answer = tried(Change(with_values(batch.words, {batch.name: value})))
         if answer is not None:
             yield (
                 f"{batch.option} {value} instead of {batch.value} fits: it reserves "

@@ -176,11 +176,11 @@ class _Again:
     """The script, once more, in a process of its own and on a virtual GPU like the real one."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from peakline._batch_argument import BatchArgument
         from peakline._estimate.needed import SecondPass
         from peakline._remedies import LayersMet
+        from peakline._script_sizes import BatchMet
 
-        self.batch, self.layers = BatchArgument(), LayersMet()
+        self.batch, self.layers = BatchMet(), LayersMet()
         self._seconds = args.advice
         self._program = [args.script] if args.script else ["-m", args.module]
         self._words = args.script_args

@@ -126,8 +126,8 @@ def _of_function(
     from peakline._plan.answer import plans_of, row_of
     from peakline._plan.arguments import known_levers, usual_levers
     from peakline._plan.in_process import FunctionTries
-    from peakline._plan.script_sizes import in_order
     from peakline._plan.search import Search
+    from peakline._script_sizes import in_order
 
     for name in levers or ():
         if name not in known_levers():

@@ -9,8 +9,8 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from peakline import _script_sizes
 from peakline._fit import warm
-from peakline._plan import script_sizes
 
 # What a search asks of an estimate; the rest is large, and asked of the chosen plan alone.
 _KEPT = (
@@ -95,7 +95,7 @@ def make(task: Task) -> tuple[int, dict[str, Any] | None]:
     answer["files"] = warm.local_files()
     if task.probe:
         found = args.probe.found()
-        found.facts.sizes += script_sizes.of_globals(sys.modules["__main__"])
+        found.facts.sizes += _script_sizes.of_globals(sys.modules["__main__"])
         found.pcie_gbps = pcie_gbps(args.gpu)
         answer["probe"] = found.to_json()
     return status, json.loads(json.dumps(answer))

@@ -15,7 +15,7 @@ from torch.optim.optimizer import Optimizer
 from peakline import _allocator_settings
 from peakline._optimizer_kinds import kind_of, kinds_of
 from peakline._patches import Patches
-from peakline._plan.script_sizes import Size, watch_argparse
+from peakline._script_sizes import Size, watch_argparse
 
 # What every way to clip gradients goes through.
 CLIPPING = ("_get_total_norm", "get_total_norm", "clip_grad_value_", "_clip_grads_with_norm_")

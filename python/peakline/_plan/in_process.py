@@ -12,8 +12,7 @@ from typing import Any
 
 import torch
 
-from peakline import _C
-from peakline._plan import script_sizes
+from peakline import _C, _script_sizes
 from peakline._plan.applied import Applied
 from peakline._plan.document import Plan
 from peakline._plan.errors import LeverRefused
@@ -38,7 +37,7 @@ class FunctionTries:
         probe = Probe()
         self._run(base, probe)
         found = probe.found()
-        found.facts.sizes = script_sizes.of_function(self._train)
+        found.facts.sizes = _script_sizes.of_function(self._train)
         found.pcie_gbps = pcie_gbps(self._gpu)
         answer = self._run(base, None)
         if not answer.get("step_ms"):

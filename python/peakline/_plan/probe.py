@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 
 from peakline._plan.facts import FactFinder, Facts, OptimizerFacts, ShardFacts
 from peakline._plan.op_profile import ModuleProfile, Op, OpProfiler
-from peakline._plan.script_sizes import Size
 from peakline._plan.units import shape_of, units_of
+from peakline._script_sizes import Size
 
 
 @dataclass

@@ -20,8 +20,8 @@ from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
 from peakline._plan.levers import LEVERS
 from peakline._plan.probe import Found
-from peakline._plan.script_sizes import Size
 from peakline._plan.tried import Tried
+from peakline._script_sizes import Size
 
 _RUNGS = 16  # of the ladder, where only checkpointing varies
 _FEW_RUNGS = 4  # where the script's arguments vary, too

@@ -10,9 +10,9 @@ from typing import Any
 from peakline._fit.variables import Variable, spread
 from peakline._plan.arguments import Orders
 from peakline._plan.document import Plan
-from peakline._plan.script_sizes import LENGTH, Size, in_order, of_words
 from peakline._plan.search import Outcome
 from peakline._plan.tried import Tried
+from peakline._script_sizes import LENGTH, Size, in_order, of_words
 
 Ask = Callable[[Sequence[Plan]], list[Tried | None]]
 Holds = Callable[[Plan], bool]  # seen once more, under the real limit

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from peakline._fit.variables import spread
 from peakline._plan.arguments import Orders, usual_levers
 from peakline._plan.document import Plan
-from peakline._plan.script_sizes import Size
 from peakline._plan.search import Outcome
 from peakline._plan.smaller import first_that_fits, orders_for, sizes_of, values_below
 from peakline._plan.tried import Tried
+from peakline._script_sizes import Size
 
 FUSED = Plan(levers={"optimizer.implementation": "fused"})
 HOST = Plan(levers={"optimizer.state": "host"})  # needs least, and takes longer

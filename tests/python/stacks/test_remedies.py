@@ -12,8 +12,8 @@ from torch import nn
 
 import peakline
 from peakline import _remedies
-from peakline._batch_argument import Argument, BatchArgument
 from peakline._remedies import Change, LayersMet
+from peakline._script_sizes import Size
 from peakline.simulate import simulate
 
 SCRIPT = """
@@ -91,7 +91,7 @@ def failing(change: Change, seconds: float) -> dict:
 def test_what_does_not_pass_is_not_said():
     plan = LayersMet()
     plan.met(nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 2))))
-    batch = Argument("--batch-size", 64)
+    batch = Size("batch-size", 64)
     assert len(_remedies.proven(passing, batch, plan.checkpointed(), 60)) == 2
     for attempt in (failing, lambda change, seconds: None):
         assert _remedies.proven(attempt, batch, plan.checkpointed(), 60) == []
@@ -102,31 +102,8 @@ def test_the_largest_half_that_passes_is_said():
     def attempt(change: Change, seconds: float) -> dict:
         return (passing if int(change.words[1]) <= 8 else failing)(change, seconds)
 
-    (said,) = _remedies.proven(attempt, Argument("-b", 33), None, 60)
+    (said,) = _remedies.proven(attempt, Size("b", 33, ["-b", "@b"]), None, 60)
     assert said.startswith("-b 8 instead of 33 fits")
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "found"),
-    [
-        (["--batch-size"], ["--batch-size", "8"], Argument("--batch-size", 8)),
-        (["--eval-batch-size", "--batch_size"], [], Argument("--batch_size", 32)),
-        (["--bs"], [], Argument("--bs", 32)),
-        (["--batch-size", "--micro-batch-size"], [], Argument("--micro-batch-size", 32)),
-        (["--per_device_train_batch_size"], [], Argument("--per_device_train_batch_size", 32)),
-        (["--eval-batch-size", "--batches"], [], None),
-        (["--batch-size"], ["--batch-size", "1"], None),
-    ],
-)
-def test_the_batch_argument_is_recognised_by_its_name(options, words, found):
-    parser = argparse.ArgumentParser()
-    for option in options:
-        parser.add_argument(option, type=int, default=32)
-    batch = BatchArgument()
-    with batch.watched():
-        parser.parse_args(words)
-    assert batch.found == found
-    assert argparse.ArgumentParser.parse_known_args.__module__ == "argparse"
 
 
 MiB = 1 << 20
@@ -197,7 +174,7 @@ def test_run_tries_on_a_gpu_like_the_real_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=60.0)
     again = _Again(args)
-    again.batch.found = Argument("--batch_size", 4096)
+    again.batch._sizes.append(Size("batch_size", 4096))
     facts = SimpleNamespace(device="cuda:0", limit=200 * MiB)
     (said,) = again.advice(facts)
     assert said.startswith("--batch_size 1024 instead of 4096 fits")

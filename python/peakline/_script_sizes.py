@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,11 @@ class Size:
     @property
     def kind(self) -> str:
         return kind_of(self.name) or ""
+
+    @property
+    def option(self) -> str:
+        """As the script's user types it."""
+        return self.words[0].partition("=")[0] if self.words else f"--{self.name}"
 
 
 def kind_of(name: str) -> str | None:
@@ -81,11 +87,29 @@ def watch_argparse(patches: Patches, tell: Callable[[Size], None]) -> None:
 
     def parse_known_args(parser: Any, args: Any = None, namespace: Any = None) -> Any:
         given = own(parser, args, namespace)
-        for one in _of_parser(parser, vars(given[0])):
-            tell(one)
+        with contextlib.suppress(Exception):  # a parser may do it in its own way
+            for one in _of_parser(parser, vars(given[0])):
+                tell(one)
         return given
 
     patches.set(argparse.ArgumentParser, "parse_known_args", parse_known_args)
+
+
+class BatchMet:
+    """The batch among what the parsers of a program give back."""
+
+    def __init__(self) -> None:
+        self._sizes: list[Size] = []
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        with Patches() as patches:
+            watch_argparse(patches, self._sizes.append)
+            yield
+
+    @property
+    def found(self) -> Size | None:
+        return next((one for one in in_order(self._sizes) if one.kind == BATCH), None)
 
 
 def _of_parser(parser: argparse.ArgumentParser, values: Mapping[str, Any]) -> Iterable[Size]:

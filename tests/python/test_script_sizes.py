@@ -10,9 +10,10 @@ import pytest
 
 from peakline._fit.variables import with_values
 from peakline._patches import Patches
-from peakline._plan.script_sizes import (
+from peakline._script_sizes import (
     BATCH,
     LENGTH,
+    BatchMet,
     Size,
     in_order,
     kind_of,
@@ -129,3 +130,29 @@ def test_arguments_of_a_function_with_a_whole_number() -> None:
 
     assert of_function(train) == [Size("batch", 8), Size("length", 4)]
     assert of_function(lambda batch: None) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "found"),
+    [
+        (["--batch-size"], ["--batch-size", "8"], ("--batch-size", 8)),
+        (["--eval-batch-size", "--batch_size"], [], ("--batch_size", 32)),
+        (["--bs"], [], ("--bs", 32)),
+        (["--batch-size", "--micro-batch-size"], [], ("--micro-batch-size", 32)),
+        (["--per_device_train_batch_size"], [], ("--per_device_train_batch_size", 32)),
+        (["--eval-batch-size", "--batches"], [], None),
+        (["--batch-size"], ["--batch-size", "1"], None),
+    ],
+)
+def test_the_batch_argument_is_recognised_by_its_name(
+    options: list[str], words: list[str], found: tuple[str, int] | None
+) -> None:
+    parser = argparse.ArgumentParser()
+    for option in options:
+        parser.add_argument(option, type=int, default=32)
+    batch = BatchMet()
+    with batch.watched():
+        parser.parse_args(words)
+    met = batch.found and (batch.found.option, batch.found.value)
+    assert met == found
+    assert argparse.ArgumentParser.parse_known_args.__module__ == "argparse"
