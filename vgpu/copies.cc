@@ -7,6 +7,7 @@
 #include "vgpu/host_memory.h"
 #include "vgpu/values.h"
 #include "vgpu/values/host_run.h"
+#include "vgpu/write_times.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -59,7 +60,7 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   if (self.numel() == 0) return self;
   if (is_virtual(self)) {
     if (is_virtual(source)) {
-      engine.clock().op(static_cast<int>(self.device().index()), "aten::copy_", self, source);
+      tell_clock_of_write(engine, "aten::copy_", self, source);
       copy_values(engine, self, source);
     } else {
       host_to_gpu(engine, self, source, !non_blocking);

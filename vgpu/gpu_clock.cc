@@ -5,7 +5,6 @@
 
 #include <chrono>
 
-#include "vgpu/op_call.h"
 #include "vgpu/python_calls.h"
 #include "vgpu/streams.h"
 
@@ -40,16 +39,6 @@ void GpuClock::op(int device, const OpTime& time) {
   const std::lock_guard guard(mutex_);
   catch_up();
   clock_.op(current(device), time, issuer());
-}
-
-void GpuClock::op(int device, const char* name, const at::Tensor& self, const at::Tensor& source) {
-  if (!on_) return;
-  OpCall call;
-  call.name = name;
-  call.arguments.emplace_back(meta_of(self));
-  if (source.defined()) call.arguments.emplace_back(meta_of(source));
-  call.outputs.push_back({meta_of(self), false});
-  op(device, op_time(call, profile_, {}));
 }
 
 void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits) {

@@ -19,8 +19,6 @@ class GpuClock {
 
   // An op on the device's current stream, called by the program or by autograd.
   void op(int device, const OpTime& time);
-  // One that nobody has timed yet: `name` writes `self`, and reads `source` where that is defined.
-  void op(int device, const char* name, const at::Tensor& self, const at::Tensor& source = {});
   void copy_from_host(int device, double bytes, bool pinned, bool waits);
   void copy_to_host(int device, double bytes, bool pinned, bool waits);
   // The host reads a value, and waits for it.

@@ -17,6 +17,7 @@
 #include "vgpu/least_squares.h"
 #include "vgpu/shape_builder.h"
 #include "vgpu/values.h"
+#include "vgpu/write_times.h"
 
 namespace peakline::vgpu {
 namespace {
@@ -25,7 +26,7 @@ Engine& engine(const char* op) { return engine_or_throw(op); }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   Engine& gpu = engine("aten::fill_");
-  gpu.clock().op(static_cast<int>(self.device().index()), "aten::fill_", self);
+  tell_clock_of_write(gpu, "aten::fill_", self);
   fill_values(gpu, self, value);
   return self;
 }
@@ -39,7 +40,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero(at::Tensor& self) {
   Engine& gpu = engine("aten::zero_");
-  gpu.clock().op(static_cast<int>(self.device().index()), "aten::zero_", self);
+  tell_clock_of_write(gpu, "aten::zero_", self);
   fill_values(gpu, self, 0);
   return self;
 }

@@ -76,7 +76,8 @@ void Clock::Busy::add(double start, double end) {
 
 void Clock::Busy::merge() {
   if (open_.size() < 2) return;
-  std::sort(open_.begin(), open_.end());
+  // Those of one stream are in order.
+  if (!std::is_sorted(open_.begin(), open_.end())) std::sort(open_.begin(), open_.end());
   std::size_t kept = 0;
   for (std::size_t i = 1; i < open_.size(); ++i) {
     if (open_[i].first <= open_[kept].second) {

@@ -71,13 +71,16 @@ def _clear_caches(module: ModuleType) -> None:
 
 
 def _skip_peakline(patches: Patches, rules: Any) -> None:
-    """Dynamo runs peakline's own Python as it is: on a GPU that code is C++."""
-    folder = str(Path(__file__).parents[2])
-    rules.SKIP_DIRS.append(folder)
+    """Dynamo runs peakline's own Python as it is: on a GPU that code is C++. What a plan puts into a
+    model is the model's on a GPU, too, so it is compiled here as there."""
+    folder = Path(__file__).parents[2]
+    own = [str(item) for item in folder.iterdir() if item.name not in ("_plan", "checkpoint.py")]
+    rules.SKIP_DIRS.extend(own)
     rules._recompile_re()
 
     def undo() -> None:
-        rules.SKIP_DIRS.remove(folder)
+        for item in own:
+            rules.SKIP_DIRS.remove(item)
         rules._recompile_re()
 
     patches.on_restore(undo)
