@@ -85,8 +85,8 @@ def holders_at(groups: Iterable[list[Place]], addresses: Addresses, enough: int)
     all_paths: list[list[str]] = []
     for group in groups:
         paths: list[str] = []
-        for place in group:
-            held = held_at.get(place) if len(paths) < enough else None
+        for address in group:
+            held = held_at.get(address) if len(paths) < enough else None
             path = "" if held is None else held.holder(search).path
             paths += [path] if path else []
         all_paths.append(paths)
