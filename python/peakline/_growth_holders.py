@@ -42,9 +42,12 @@ class GrowthHolders:
         for device, rows in found["rows"].items():
             self.name(device, rows)
 
-    def name(self, device: str, rows: list[dict[str, Any]]) -> None:
-        """Fills in who holds the first of `rows`, and notes it in the recording."""
-        asked = [row for row in rows[:_MOST_ROWS] if not row["holder"]]
+    def name(self, device: str, rows: list[dict[str, Any]], again: bool = False) -> None:
+        """Fills in who holds the first of `rows`, and notes it in the recording.
+
+        `again`: also of those of which it is known who did.
+        """
+        asked = [row for row in rows[:_MOST_ROWS] if again or not row["holder"]]
         if not asked:
             return
         groups = [[(device, address) for address in row["examples"]] for row in asked]
@@ -52,8 +55,8 @@ class GrowthHolders:
         with contextlib.suppress(Exception):  # objects of the program may raise whatever they like
             found = holders_at(groups, self._addresses, _ENOUGH)
         for row, paths in zip(asked, found, strict=False):
-            row["holder"] = _pattern(paths)
-            if row["holder"]:
+            if paths:
+                row["holder"] = _pattern(paths)
                 self._session.info(row["key"], row["holder"])
 
     def _addresses(self, tensor: torch.Tensor) -> list[int]:
@@ -65,6 +68,6 @@ class GrowthHolders:
 def _pattern(paths: list[str]) -> str:
     """`main(): losses[…]` of two that differ in an index; the first where they differ in more."""
     if len(paths) < _ENOUGH or _INDEX.split(paths[0]) != _INDEX.split(paths[1]):
-        return paths[0] if paths else ""
+        return paths[0]
     others = iter(_INDEX.findall(paths[1]))
     return _INDEX.sub(lambda own: own[0] if own[0] == next(others) else "[…]", paths[0])

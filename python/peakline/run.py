@@ -142,7 +142,7 @@ class Run:
         self._steps: Steps | None = None  # while it goes on
         self._live: LiveReader | None = None
         # While it goes on: fills in who holds what grows on a device.
-        self._name_holders: Callable[[str, list[dict[str, Any]]], None] | None = None
+        self._name_holders: Callable[[str, list[dict[str, Any]], bool], None] | None = None
 
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
@@ -243,7 +243,7 @@ class Run:
         found = self._device(device)
         rows = [dict(row) for row in found["growth"]]
         if self._name_holders is not None:
-            self._name_holders(found["name"], rows)
+            self._name_holders(found["name"], rows, True)
         return [_growth_use(row) for row in rows]
 
     def holders(self, n: int = 10, device: str | torch.device | int | None = None) -> list[Holder]:
