@@ -80,6 +80,7 @@ std::vector<Growth> GrowthPass::growing() const {
   for (const auto& [origin, course] : courses_) {
     if (!grows(course)) continue;
     const Kept kept = kept_by_rises(course);
+    if (step_ <= kShortRun && kept.bytes < kWeighs) continue;
     all.push_back({origin, kept.bytes, kept.blocks, course.first_rise, course.last_rise});
   }
   std::stable_sort(all.begin(), all.end(),

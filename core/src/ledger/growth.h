@@ -41,8 +41,10 @@ class GrowthPass : public Pass {
 
  private:
   // This many rises without a fall make a leak; in a run of three steps two are all there can be.
+  // Two prove little: numbers that a program reports come and go as slowly. So they have to weigh.
   static constexpr std::uint32_t kRises = 3;
   static constexpr std::uint32_t kShortRun = 3;
+  static constexpr Bytes kWeighs{std::int64_t{64} << 10};
   // Blocks looked at in all steps together; a longer recording is judged by its first steps.
   static constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;
 

@@ -293,6 +293,47 @@ def test_steps_of_an_optimizer_that_torch_does_not_know_are_guessed_and_the_gues
     assert "--step-on" in done.stdout
 
 
+ACCUMULATES = """
+    import torch
+    model = torch.nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    for n in range(40):
+        loss = model(torch.randn(8, 64, device="cuda")).sum()
+        loss.backward()
+        {between}
+        if n % 8 == 7:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)",
+        "model.zero_grad()",
+        "torch._foreach_add_([p.data for p in model.parameters()], 1e-3)",
+        "with torch.no_grad(): model.weight.add_(1e-3)",
+    ],
+    ids=["clipping", "clearing", "changing data", "half a step"],
+)
+def test_what_happens_before_an_optimizer_steps_is_no_step(
+    folder: Path, answer: Answer, between: str
+) -> None:
+    write(folder, "accumulates.py", ACCUMULATES.format(between=between))
+    found = answer("accumulates.py")
+    assert (found["steps_completed"], found["steps_by"]) == (3, "Adam")
+
+
+def test_an_optimizer_that_never_steps_is_not_waited_for_longer(
+    folder: Path, answer: Answer
+) -> None:
+    idle = ACCUMULATES.replace("range(40)", "range(100_000)").replace("n % 8 == 7", "False")
+    write(folder, "idle.py", idle.format(between="model.zero_grad()"))
+    found = answer("idle.py")
+    assert (found["steps_completed"], found["steps_by"]) == (3, "parameter updates")
+
+
 def test_step_on_names_a_method_of_the_script(folder: Path, estimate: Estimate) -> None:
     write(folder, "own.py", OWN_OPTIMIZER)
     done = estimate("own.py", "--step-on", "__main__.Trainer.train_step")

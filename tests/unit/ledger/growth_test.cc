@@ -58,6 +58,16 @@ TEST(Growth, ThreeStepsAreEnough) {
   EXPECT_TRUE(growth_of(run(2, [](TraceBuilder&, int) {})).empty());
 }
 
+TEST(Growth, ThreeStepsAreNotEnoughForWhatWeighsNothing) {
+  const auto numbers = [](int steps) {
+    TraceBuilder trace;
+    for (int i = 0; i < steps; ++i) trace.at("a.py:1 main").alloc(block(i), 512_B).step();
+    return growth_of(trace).size();
+  };
+  EXPECT_EQ(numbers(3), 0u);
+  EXPECT_EQ(numbers(5), 1u);
+}
+
 TEST(Growth, WithoutAStackOpAndModuleSayWhere) {
   TraceBuilder trace;
   for (int i = 0; i < 4; ++i) {
