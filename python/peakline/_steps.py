@@ -37,6 +37,8 @@ class Steps:
         # Around what is done inside the program's own calls.
         self._guard: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self._listeners: list[Callable[[], None]] = []
+        self._evaluations = 0  # of an optimizer's closure, since the last step
+        self._evaluation_listeners: list[Callable[[int], None]] = []
 
     def bind(
         self, session: _C.Session, guard: contextlib.AbstractContextManager[Any] | None = None
@@ -74,9 +76,21 @@ class Steps:
             if self._session is not None:
                 self._session.step_end()
             self.done += 1
+            self._evaluations = 0
             self.maker, self.guessed = maker, guessed
             for listener in self._listeners:
                 listener()
+
+
+    def on_evaluation(self, listener: Callable[[int], None]) -> None:
+        """Told how often an optimizer has called its closure in a step that goes on."""
+        self._evaluation_listeners.append(listener)
+
+    def evaluated(self) -> None:
+        if not self.paused:
+            self._evaluations += 1
+            for listener in self._evaluation_listeners:
+                listener(self._evaluations)
 
 
 class FirstOptimizer:
@@ -121,6 +135,9 @@ class FirstOptimizer:
         if wrapper is not None:
             self._wrapper = _Wrapper(wrapper, optimizer, self._steps)
         self._steps.end(type(wrapper or optimizer).__name__)
+
+    def evaluated(self) -> None:
+        self._steps.evaluated()
 
     def _around(self, optimizer: Optimizer) -> Any:
         """Whose `step` is calling `optimizer`'s: an object with parameter groups that keeps it.

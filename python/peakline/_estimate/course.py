@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
+
 from peakline import _C
 from peakline._ending import EnoughSteps, EpochCut, caused_by
 from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
 
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
+_EVALUATIONS = 1000  # of a closure in one step; LBFGS's history is full by then
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
@@ -15,8 +18,12 @@ _NOT_SEEN = (
     "not seen; --steps all runs it to its end"
 )
 _SURPRISED = (
-    "the script failed after its evaluation had been ended early ({error}), so what follows was "
+    "the script failed after its {what} had been ended early ({error}), so what follows was "
     "not seen; --steps all runs it to its end"
+)
+_LONG_STEP = (
+    "one step evaluated its closure {times:,} times and was ended there, so what follows was not "
+    "seen; --steps all runs the script to its end"
 )
 _NO_EVALUATION = (
     "evaluation was not seen: none came between the shortened epoch and the next; --steps all runs "
@@ -39,6 +46,13 @@ class Course:
         self._ended_early = False
         self._not_seen = ""
         steps.on_end(self._step_ended)
+        steps.on_evaluation(self._evaluated)
+
+    def _evaluated(self, times: int) -> None:
+        if self._limit is None or times < _EVALUATIONS:
+            return
+        self._not_seen = _LONG_STEP.format(times=times)
+        raise EnoughSteps
 
     def _step_ended(self) -> None:
         self.epochs.step_ended()
@@ -69,10 +83,17 @@ class Course:
         return by_cut
 
     def surprised(self, error: BaseException) -> bool:
-        """Whether the script may have failed because it did not see its evaluation's end."""
-        if self._limit is None or not self.epochs.evaluation_was_cut():
+        """Whether the script may have failed because it did not see its evaluation's end, or
+        raised an error of its own about an epoch that was too short."""
+        if self._limit is None:
             return False
-        self._not_seen = _SURPRISED.format(error=type(error).__name__)
+        if self.epochs.evaluation_was_cut():
+            what = "evaluation"
+        elif self.epochs.training_was_just_cut() and _is_raised_on_purpose(error):
+            what = "epoch"
+        else:
+            return False
+        self._not_seen = _SURPRISED.format(what=what, error=type(error).__name__)
         return True
 
     def sentences(self) -> list[str]:
@@ -86,3 +107,11 @@ class Course:
             if self._not_seen
             else []
         )
+
+
+def _is_raised_on_purpose(error: BaseException) -> bool:
+    """By a check of the program's own, and not by torch or by anything that went wrong."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "site-packages" in frames[-1].filename:
+        return False
+    return (frames[-1].line or "").startswith(("raise", "assert"))
