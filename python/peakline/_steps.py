@@ -20,6 +20,7 @@ from peakline import _C
 _FORSAKEN = (
     16  # steps of another optimizer in a row, after which the first is taken to be done with
 )
+_PATIENCE = 100  # updates for which an optimizer that has not stepped yet is waited for
 _SAMPLED = 8  # parameters of a model that are looked at to see whether anybody changed them
 
 
@@ -36,6 +37,8 @@ class Steps:
         # Around what is done inside the program's own calls.
         self._guard: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         self._listeners: list[Callable[[], None]] = []
+        self._evaluations = 0  # of an optimizer's closure, since the last step
+        self._evaluation_listeners: list[Callable[[int], None]] = []
 
     def bind(
         self, session: _C.Session, guard: contextlib.AbstractContextManager[Any] | None = None
@@ -74,9 +77,21 @@ class Steps:
             if self._session is not None:
                 self._session.step_end()
             self.done += 1
+            self._evaluations = 0
             self.maker, self.guessed = maker, guessed
             for listener in self._listeners:
                 listener()
+
+
+    def on_evaluation(self, listener: Callable[[int], None]) -> None:
+        """Told how often an optimizer has called its closure in a step that goes on."""
+        self._evaluation_listeners.append(listener)
+
+    def evaluated(self) -> None:
+        if not self.paused:
+            self._evaluations += 1
+            for listener in self._evaluation_listeners:
+                listener(self._evaluations)
 
 
 class FirstOptimizer:
@@ -121,6 +136,9 @@ class FirstOptimizer:
         if wrapper is not None:
             self._wrapper = _Wrapper(wrapper, optimizer, self._steps)
         self._steps.end(type(wrapper or optimizer).__name__)
+
+    def evaluated(self) -> None:
+        self._steps.evaluated()
 
     def _around(self, optimizer: Optimizer) -> Any:
         """Whose `step` is calling `optimizer`'s: an object with parameter groups that keeps it.
@@ -201,6 +219,9 @@ class GuessedSteps:
     Whatever updates a model changes its parameters or clears their gradients between two
     backwards; gradient accumulation does neither. So the step is seen to be over when the next
     backward begins.
+
+    Where an optimizer of torch's has the parameters, its step will tell. What changes before is
+    clipping, an attack on the model, or half a step, and not a step.
     """
 
     MAKER = "parameter updates"
@@ -212,15 +233,23 @@ class GuessedSteps:
         self._optimizers = optimizers
         self._roots = roots  # the outermost modules
         self._after: list[tuple[weakref.ref[Tensor], tuple[int, ...]]] = []
+        self._patience: int | None = None
 
     def backward_begins(self) -> None:
         known, self._after = self._after, []
-        changed = any(
-            (parameter := weak()) is not None and _state(parameter) != state
-            for weak, state in known
-        )
-        if changed and not self._optimizers.stepped:
+        if self._optimizers.stepped:
+            return
+        alive = ((weak(), state) for weak, state in known)
+        changed = (own for own, state in alive if own is not None and _state(own) != state)
+        parameter = next(changed, None)
+        if parameter is not None and not self._will_be_told(parameter):
             self._steps.end(self.MAKER, guessed=True)
+
+    def _will_be_told(self, parameter: Tensor) -> bool:
+        if self._patience is None:  # looking costs more than a step may
+            self._patience = _PATIENCE if _has_optimizer(parameter) else 0
+        self._patience -= 1
+        return self._patience >= 0
 
     def backward_ended(self) -> None:
         if not self._optimizers.stepped:
@@ -230,6 +259,12 @@ class GuessedSteps:
     def _sample(self) -> Iterator[nn.Parameter]:
         for root in self._roots():
             yield from itertools.islice((p for p in root.parameters() if p.requires_grad), _SAMPLED)
+
+
+def _has_optimizer(parameter: Tensor) -> bool:
+    optimizers = (own for own in gc.get_objects() if issubclass(type(own), Optimizer))
+    groups = (group for own in optimizers if _is_announced(own) for group in own.param_groups)
+    return any(own is parameter for group in groups for own in group["params"])
 
 
 def _state(parameter: Tensor) -> tuple[int, ...]:

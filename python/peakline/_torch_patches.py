@@ -141,10 +141,12 @@ class OptimizerWatch:
             with self._faults:
                 self._session.phase(_C.PHASE_FORWARD, True)
             try:
-                return closure(*args, **kwargs)
+                result = closure(*args, **kwargs)
             finally:
                 with self._faults:
                     self._session.phase(_C.PHASE_FORWARD, False)
+            self._first.evaluated()
+            return result
 
         return forward
 

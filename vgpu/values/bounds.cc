@@ -27,10 +27,12 @@ Range whole_limits() {
 
 bool is_inside(double value, Range range) { return range.low < value && value < range.high; }
 
-// A loss falls with every step of a healthy run, by little.
+// A loss falls with every step of a healthy run, by little. The usual number has fallen once before
+// the first: what is compared with one, as an error is with its tolerance, lies within it.
 double falling(double start, std::uint64_t steps) {
   constexpr double kPerStep = 1.0 / (1 << 20);
-  return start * std::max(0.5, 1.0 - static_cast<double>(steps) * kPerStep);
+  const std::uint64_t falls = start == ValuePolicy{}.number ? steps + 1 : steps;
+  return start * std::max(0.5, 1.0 - static_cast<double>(falls) * kPerStep);
 }
 
 double guess_fraction(double usual, Range range, Range limits) {
@@ -129,7 +131,8 @@ Bounds hull(const Bounds& one, const Bounds& other, c10::ScalarType dtype) {
   const Bounds b = hull(other, dtype);
   const Range range{std::min(item(a.low), item(b.low)), std::max(item(a.high), item(b.high))};
   Bounds both = uniform_bounds(dtype, range);
-  if (!both.is_fixed()) both.guess = b.guess;
+  // A number that is known stands for itself alone: zeros beside a loss are not the loss.
+  if (!both.is_fixed()) both.guess = b.is_fixed() && !a.is_fixed() ? a.guess : b.guess;
   return both;
 }
 

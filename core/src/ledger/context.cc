@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <string_view>
 
 #include <peakline/context.h>
@@ -132,10 +134,16 @@ const std::vector<ModuleFrame>& Context::on(ThreadId thread, const ModuleLeave& 
     closed_.push_back(*match);
     modules.erase(std::next(match).base());
   } else {
-    const std::size_t above = static_cast<std::size_t>(match - modules.rbegin());
-    diagnostics_.count(Loss::kModuleNeverLeft, above);
-    closed_.assign(modules.rbegin(), std::next(match));
-    modules.resize(modules.size() - above - 1);
+    // A backward that ran inside the call may still be in one of its modules.
+    const auto ends = [](const ModuleFrame& frame) { return frame.pass != ModulePass::kBackward; };
+    const auto first = std::next(match).base();
+    const auto above = static_cast<std::size_t>(first - modules.begin());
+    const auto stays = std::stable_partition(first, modules.end(), std::not_fn(ends));
+    closed_.assign(std::make_reverse_iterator(modules.end()), std::make_reverse_iterator(stays));
+    diagnostics_.count(Loss::kModuleNeverLeft, closed_.size() - 1);
+    modules.erase(stays, modules.end());
+    const std::uint32_t around = above == 0 ? 0 : modules[above - 1].recompute;
+    for (std::size_t i = above; i < modules.size(); ++i) modules[i].recompute = around;
   }
   for (const ModuleFrame& frame : closed_) close(frame);
 

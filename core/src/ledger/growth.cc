@@ -70,11 +70,16 @@ bool GrowthPass::grows(const Course& course) const noexcept {
   return step_ - course.last_rise < std::max<std::uint32_t>(gap, 1);
 }
 
+bool GrowthPass::is_light(const Kept& kept) const noexcept {
+  return step_ <= kShortRun && kept.bytes < kWeighs;
+}
+
 bool GrowthPass::suspects(DeviceId device) const noexcept {
   return std::ranges::any_of(courses_, [&](const auto& entry) {
     const auto& [origin, course] = entry;
-    return origin.device == device && course.rises == 1 && course.last_rise == step_ &&
-           course.now.fresh > 0;
+    if (origin.device != device) return false;
+    if (grows(course)) return is_light(kept_by_rises(course));
+    return course.rises == 1 && course.last_rise == step_ && course.now.fresh > 0;
   });
 }
 
@@ -113,6 +118,7 @@ std::vector<Growth> GrowthPass::growing() const {
   for (const auto& [origin, course] : courses_) {
     if (!grows(course)) continue;
     const Kept kept = kept_by_rises(course);
+    if (is_light(kept)) continue;
     const auto examples = examples_.find(origin);
     all.push_back({origin, kept.bytes, kept.blocks, course.first_rise, course.last_rise,
                    examples == examples_.end() ? std::vector<Address>{} : examples->second});

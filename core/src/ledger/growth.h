@@ -43,7 +43,8 @@ class GrowthPass : public Pass {
   [[nodiscard]] std::vector<Growth> growing() const;
   // Whether a short run may have a leak that one more step would show: a line of which the last two
   // steps have kept everything, and of which no earlier step had anything to keep. What is allocated
-  // after the optimizer's step belongs to the next one, so a leak there begins a step later.
+  // after the optimizer's step belongs to the next one, so a leak there begins a step later. And what
+  // rises, but weighs too little to be sure of in so few steps.
   [[nodiscard]] bool suspects(DeviceId device) const noexcept;
 
  private:
@@ -53,6 +54,9 @@ class GrowthPass : public Pass {
   static constexpr std::uint32_t kRises = 3;
   static constexpr std::uint32_t kRisesOfShortRun = 2;
   static constexpr std::uint32_t kShortRun = 4;
+  // Two rises prove little: numbers that a program reports come and go as slowly. So they have to
+  // weigh.
+  static constexpr Bytes kWeighs{std::int64_t{64} << 10};
   static constexpr std::size_t kExamples = 8;
   // Blocks looked at in all steps together; a longer recording is judged by its first steps.
   static constexpr std::uint64_t kMostWork = std::uint64_t{1} << 32;
@@ -73,6 +77,7 @@ class GrowthPass : public Pass {
   static void follow(Course& course, const Kept& kept, std::uint32_t step);
   [[nodiscard]] static Kept kept_by_rises(const Course& course) noexcept;
   [[nodiscard]] bool grows(const Course& course) const noexcept;
+  [[nodiscard]] bool is_light(const Kept& kept) const noexcept;
 
   std::map<Origin, Course> courses_;
   std::map<Origin, std::vector<Address>> examples_;  // of what grows

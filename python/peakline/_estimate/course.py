@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 
 from peakline import _C
@@ -10,7 +11,9 @@ from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
 
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
-_ENOUGH_FOR_A_LEAK = 3  # steps: as many as an estimate usually has
+_USUAL_STEPS = 3  # of an estimate
+_SURE_OF_A_LEAK = 5  # steps: as many show any
+_EVALUATIONS = 1000  # of a closure in one step; LBFGS's history is full by then
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
@@ -18,8 +21,12 @@ _NOT_SEEN = (
     "not seen; --steps all runs it to its end"
 )
 _SURPRISED = (
-    "the script failed after its evaluation had been ended early ({error}), so what follows was "
+    "the script failed after its {what} had been ended early ({error}), so what follows was "
     "not seen; --steps all runs it to its end"
+)
+_LONG_STEP = (
+    "one step evaluated its closure {times:,} times and was ended there, so what follows was not "
+    "seen; --steps all runs the script to its end"
 )
 _NO_EVALUATION = (
     "evaluation was not seen: none came between the shortened epoch and the next; --steps all runs "
@@ -46,6 +53,13 @@ class Course:
         self._ended_early = False
         self._not_seen = ""
         steps.on_end(self._step_ended)
+        steps.on_evaluation(self._evaluated)
+
+    def _evaluated(self, times: int) -> None:
+        if self._limit is None or times < _EVALUATIONS:
+            return
+        self._not_seen = _LONG_STEP.format(times=times)
+        raise EnoughSteps
 
     def _step_ended(self) -> None:
         self.epochs.step_ended()
@@ -60,7 +74,7 @@ class Course:
 
     def _one_more(self) -> bool:
         assert self._limit is not None
-        if self._limit != _ENOUGH_FOR_A_LEAK or not self._suspects():
+        if not _USUAL_STEPS <= self._limit < _SURE_OF_A_LEAK or not self._suspects():
             return False
         self._limit += 1
         return True
@@ -83,10 +97,17 @@ class Course:
         return by_cut
 
     def surprised(self, error: BaseException) -> bool:
-        """Whether the script may have failed because it did not see its evaluation's end."""
-        if self._limit is None or not self.epochs.evaluation_was_cut():
+        """Whether the script may have failed because it did not see its evaluation's end, or
+        raised an error of its own about an epoch that was too short."""
+        if self._limit is None:
             return False
-        self._not_seen = _SURPRISED.format(error=type(error).__name__)
+        if self.epochs.evaluation_was_cut():
+            what = "evaluation"
+        elif self.epochs.training_was_just_cut() and _is_raised_on_purpose(error):
+            what = "epoch"
+        else:
+            return False
+        self._not_seen = _SURPRISED.format(what=what, error=type(error).__name__)
         return True
 
     def sentences(self) -> list[str]:
@@ -100,3 +121,11 @@ class Course:
             if self._not_seen
             else []
         )
+
+
+def _is_raised_on_purpose(error: BaseException) -> bool:
+    """By a check of the program's own, and not by torch or by anything that went wrong."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or "site-packages" in frames[-1].filename:
+        return False
+    return (frames[-1].line or "").startswith(("raise", "assert"))

@@ -76,6 +76,10 @@ class Epochs:
     def training_was_cut(self) -> bool:
         return any(one.was_cut and one.trained for one in self._all)
 
+    def training_was_just_cut(self) -> bool:
+        """No step has come since."""
+        return self.training_was_cut() and self._steps_done() == self._shortened_after
+
     def evaluation_was_cut(self) -> bool:
         return any(one.was_cut and not one.trained for one in self._all)
 

@@ -5,6 +5,7 @@ torch implements these by dispatch keys, and a virtual tensor has another key th
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -89,6 +90,15 @@ def _alias(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return tensor.detach()
 
 
+def _base_tensor(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """`torch.Tensor(…)` makes the default type, which no default device tells it."""
+    if cls is not torch.Tensor or kwargs:
+        return torch._C.TensorBase.__new__(cls, *args, **kwargs)
+    if len(args) == 1 and isinstance(args[0], torch.Tensor):
+        return args[0].detach()  # of whatever type
+    return _dense(args, torch.get_default_dtype(), "cuda")
+
+
 def _sparse(args: tuple[Any, ...], dtype: torch.dtype, device: Any) -> torch.Tensor:
     if args and isinstance(args[0], torch.Tensor):
         return torch.sparse_coo_tensor(*args, dtype=dtype, device=device)
@@ -169,6 +179,8 @@ class _DefaultType:
                 raise TypeError("only floating-point types are supported as the default type")
             torch.set_default_dtype(wanted.dtype)
             torch.set_default_device("cuda")
+            importlib.import_module("torch._dynamo")  # as it loads, it looks at torch's own __new__
+            torch.Tensor.__new__ = _base_tensor  # type: ignore[method-assign, assignment]
             self._is_cuda = True
             return
         self._leave_cuda()
@@ -177,6 +189,7 @@ class _DefaultType:
     def _leave_cuda(self) -> None:
         if self._is_cuda:
             torch.set_default_device(None)
+            del torch.Tensor.__new__
             self._is_cuda = False
 
     def restore(self) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -81,6 +82,24 @@ def test_a_default_tensor_type_on_cuda_makes_tensors_there_until_it_is_taken_bac
         torch.set_default_tensor_type(torch.cuda.FloatTensor)
         assert torch.tensor([1.0]).is_cuda
     assert torch.ones(2).type() == "torch.FloatTensor"
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_the_base_class_makes_tensors_of_the_default_type() -> None:
+    with peakline.virtual_gpu("h200"):
+        torch.set_default_tensor_type("torch.cuda.HalfTensor")
+        far = torch.Tensor([1e4])
+        assert (far.type(), far.tolist()) == ("torch.cuda.HalfTensor", [1e4])
+        assert torch.Tensor(2, 3).shape == (2, 3)
+        assert torch.Tensor(2, 3).is_cuda
+        assert torch.Tensor(np.zeros((2, 3))).type() == "torch.cuda.HalfTensor"
+        assert torch.Tensor(torch.zeros(2, device="cpu")).device.type == "cpu"  # it is that tensor
+        assert isinstance(torch.nn.Parameter(torch.Tensor(2)), torch.nn.Parameter)
+        torch.set_default_tensor_type("torch.FloatTensor")
+        assert torch.Tensor([1.0]).device.type == "cpu"
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    assert torch.Tensor(2).device.type == "cpu"
+    assert "__new__" not in vars(torch.Tensor)
 
 
 def test_torch_tells_how_it_was_built(gpu: None) -> None:

@@ -274,6 +274,37 @@ def test_a_script_that_counts_what_it_evaluates_is_not_blamed_for_a_short_evalua
     assert json.loads(whole.stdout)["peak_allocated"] == found["peak_allocated"]
 
 
+COUNTS_TRAINING = """
+    import torch
+    from torch.utils.data import DataLoader
+    model = torch.nn.Linear(8, 8).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = 0
+    for x in DataLoader(torch.zeros(640, 8), batch_size=8):
+        model(x.cuda()).sum().backward()
+        optimizer.step()
+        seen += len(x)
+    {check}
+"""
+
+
+def test_a_script_that_counts_what_it_trained_on_is_not_blamed_for_a_short_epoch(
+    folder: Path, estimate: Estimate
+) -> None:
+    check = "if seen < 640:\n        raise RuntimeError('some are missing')"
+    write(folder, "counts.py", COUNTS_TRAINING.replace("{check}", check))
+    done = estimate("counts.py", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    assert "RuntimeError: some are missing" in done.stderr
+    warnings = json.loads(done.stdout)["warnings"]
+    assert any("epoch had been ended early (RuntimeError)" in warning for warning in warnings)
+
+
+def test_a_mistake_after_a_short_epoch_is_the_scripts_own(folder: Path, estimate: Estimate) -> None:
+    write(folder, "counts.py", COUNTS_TRAINING.replace("{check}", "model(torch.zeros(3).cuda())"))
+    assert estimate("counts.py", "--json", "-").returncode == 1
+
+
 def test_memory_that_runs_out_after_a_short_evaluation_still_does_not_fit(
     folder: Path, estimate: Estimate
 ) -> None:
@@ -291,6 +322,75 @@ def test_steps_of_an_optimizer_that_torch_does_not_know_are_guessed_and_the_gues
     assert "3 steps of parameter updates in" in done.stdout.splitlines()[0]
     assert "no optimizer of torch's made a step" in done.stdout
     assert "--step-on" in done.stdout
+
+
+ACCUMULATES = """
+    import torch
+    model = torch.nn.Linear(64, 64).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    for n in range(40):
+        loss = model(torch.randn(8, 64, device="cuda")).sum()
+        loss.backward()
+        {between}
+        if n % 8 == 7:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)",
+        "model.zero_grad()",
+        "torch._foreach_add_([p.data for p in model.parameters()], 1e-3)",
+        "with torch.no_grad(): model.weight.add_(1e-3)",
+    ],
+    ids=["clipping", "clearing", "changing data", "half a step"],
+)
+def test_what_happens_before_an_optimizer_steps_is_no_step(
+    folder: Path, answer: Answer, between: str
+) -> None:
+    write(folder, "accumulates.py", ACCUMULATES.format(between=between))
+    found = answer("accumulates.py")
+    assert (found["steps_completed"], found["steps_by"]) == (3, "Adam")
+
+
+def test_an_optimizer_that_never_steps_is_not_waited_for_longer(
+    folder: Path, answer: Answer
+) -> None:
+    idle = ACCUMULATES.replace("range(40)", "range(100_000)").replace("n % 8 == 7", "False")
+    write(folder, "idle.py", idle.format(between="model.zero_grad()"))
+    found = answer("idle.py")
+    assert (found["steps_completed"], found["steps_by"]) == (3, "parameter updates")
+
+
+LONG_STEP = """
+    import torch
+    class Searches(torch.optim.Optimizer):
+        def step(self, closure):
+            for _ in range(100_000):
+                closure()
+    model = torch.nn.Linear(8, 8).cuda()
+    optimizer = Searches(model.parameters(), {})
+    x = torch.randn(8, 8, device="cuda")
+    def closure():
+        optimizer.zero_grad()
+        loss = model(x).pow(2).sum()
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    torch.zeros(1 << 40, device="cuda")
+"""
+
+
+def test_a_step_that_evaluates_its_closure_on_and_on_is_ended(
+    folder: Path, answer: Answer
+) -> None:
+    write(folder, "long.py", LONG_STEP)
+    found = answer("long.py")
+    assert found["fits"] is True
+    assert any("its closure 1,000 times" in warning for warning in found["warnings"])
 
 
 def test_step_on_names_a_method_of_the_script(folder: Path, estimate: Estimate) -> None:

@@ -185,7 +185,7 @@ def test_answers_lie_in_their_range(gpu: peakline.virtual_gpu) -> None:
     assert 0 < x.softmax(-1)[0, 0].item() < 1
     assert x.log_softmax(-1)[0, 0].item() < 0
     assert torch.randint(3, 9, (), device="cuda").item() == 3
-    assert torch.linalg.vector_norm(x).item() == 1.0
+    assert torch.linalg.vector_norm(x).item() == pytest.approx(1)
 
 
 def test_what_follows_from_an_answer_agrees_with_it(gpu: peakline.virtual_gpu) -> None:
@@ -347,3 +347,13 @@ def test_of_a_mask_that_was_never_empty_all_places_may_be_set(gpu: peakline.virt
     mask = unknown_bools(100)
     mask[torch.randperm(100, device="cuda")[:3]] = True
     assert mask.nonzero().shape == (100, 1)
+
+
+@pytest.mark.parametrize("size", [4, 1 << 20])  # an interval for each element, one for all
+def test_zeros_beside_a_loss_do_not_make_it_zero(gpu: peakline.virtual_gpu, size: int) -> None:
+    loss = torch.randn(size, device="cuda")
+    zeros = torch.zeros(size, device="cuda")
+    assert torch.cat([loss, zeros]).norm().item() > 1e-5
+    assert torch.cat([zeros, loss]).norm().item() > 1e-5
+    loss[: size // 2] = 0
+    assert loss.norm().item() > 1e-5

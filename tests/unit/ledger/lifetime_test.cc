@@ -89,6 +89,14 @@ TEST(Lifetime, WhatDiesInsideRecomputeIsTemp) {
   EXPECT_EQ(category_at_peak(trace), "Temp");
 }
 
+TEST(Lifetime, ARecomputeIsOverThoughABackwardInsideItIsStillInAModule) {
+  TraceBuilder trace;
+  trace.phase_begin(Phase::kBackward).recompute("Net").enter("Net.a", ModulePass::kBackward);
+  trace.recompute_end("Net").alloc("a", 1_MiB).leave("Net.a", ModulePass::kBackward);
+  trace.phase_end(Phase::kBackward).free("a");
+  EXPECT_EQ(category_at_peak(trace), "Gradient");
+}
+
 TEST(Lifetime, WhatDiesInsideBackwardIsTempAndWhatOutlivesItIsGradient) {
   TraceBuilder dies;
   dies.phase_begin(Phase::kBackward).alloc("a", 1_MiB).free("a").phase_end(Phase::kBackward);

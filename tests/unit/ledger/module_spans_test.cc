@@ -73,6 +73,19 @@ TEST(ModuleSpans, BackwardModulesMayOverlap) {
   EXPECT_TRUE(diagnostics.empty());
 }
 
+TEST(ModuleSpans, ABackwardInsideACallMayStayInAModuleLongerThanTheCall) {
+  TraceBuilder trace;
+  trace.phase_begin(Phase::kBackward).recompute("Net");
+  trace.phase_begin(Phase::kBackward).enter("Net.a", ModulePass::kBackward);
+  trace.phase_end(Phase::kBackward).recompute_end("Net");
+  trace.alloc("t", 4_MiB).free("t").leave("Net.a", ModulePass::kBackward);
+  trace.phase_end(Phase::kBackward);
+  ModuleSpansPass pass;
+  const Diagnostics diagnostics = testing::play(trace, {&pass});
+  EXPECT_TRUE(diagnostics.empty());
+  EXPECT_EQ(span(trace, pass, "Net.a", ModulePass::kBackward).peak, 4_MiB);
+}
+
 TEST(ModuleSpans, AModuleLeftByAnExceptionIsClosedWithItsCaller) {
   TraceBuilder trace;
   trace.enter("Net").enter("Net.a").alloc("t", 4_MiB).leave("Net");

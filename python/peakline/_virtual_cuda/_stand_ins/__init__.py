@@ -33,8 +33,8 @@ from peakline._virtual_cuda._stand_ins import (
 from peakline._virtual_cuda._stand_ins._package import Package, Region
 
 _NOTE = (
-    "{names} is not installed: a stand-in took its place, which allocates as its source code says, "
-    "and counts as modelled (--no-stand-ins turns it off)"
+    "not installed, so that a stand-in took its place: {names}; it allocates as the package's "
+    "source code says, and counts as modelled (--no-stand-ins turns it off)"
 )
 
 _SOURCES = (_flash_attn, _xformers, _apex, _transformer_engine, _causal_conv1d, _mamba)
