@@ -40,7 +40,7 @@ class Course:
     After `limit` steps the DataLoaders that feed training end, so that the epoch does and whatever
     comes after it runs; the next epoch's first step is the last. Where no DataLoader feeds training
     nothing tells the script that an epoch is over, and the last of the steps ends it. Where
-    `suspects` says that one more would show whether something leaks, there is one more.
+    `suspects` says that one more would show whether something leaks, there is one more, twice at most.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Course:
         self._steps = steps
         self._suspects = suspects
         self._limit = limit  # None: to the script's own end
+        self._is_usual = limit == _USUAL_STEPS
         self.epochs = Epochs(lambda: steps.done)
         self._ended_early = False
         self._not_seen = ""
@@ -74,7 +75,7 @@ class Course:
 
     def _one_more(self) -> bool:
         assert self._limit is not None
-        if not _USUAL_STEPS <= self._limit < _SURE_OF_A_LEAK or not self._suspects():
+        if not self._is_usual or self._limit == _SURE_OF_A_LEAK or not self._suspects():
             return False
         self._limit += 1
         return True

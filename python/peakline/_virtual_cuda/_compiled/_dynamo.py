@@ -71,8 +71,8 @@ def _clear_caches(module: ModuleType) -> None:
 
 
 def _skip_peakline(patches: Patches, rules: Any) -> None:
-    """Dynamo runs peakline's own Python as it is: on a GPU that code is C++. What a plan puts into a
-    model is the model's on a GPU, too, so it is compiled here as there."""
+    """Dynamo runs peakline's own Python as it is: on a GPU that code is C++. What a plan puts into
+    a model is the model's on a GPU, too, so it is compiled here as there."""
     folder = Path(__file__).parents[2]
     own = [str(item) for item in folder.iterdir() if item.name not in ("_plan", "checkpoint.py")]
     rules.SKIP_DIRS.extend(own)
