@@ -40,7 +40,8 @@ class Course:
     After `limit` steps the DataLoaders that feed training end, so that the epoch does and whatever
     comes after it runs; the next epoch's first step is the last. Where no DataLoader feeds training
     nothing tells the script that an epoch is over, and the last of the steps ends it. Where
-    `suspects` says that one more would show whether something leaks, there is one more, twice at most.
+    `suspects` says that one more would show whether something leaks, there is one more, and at most
+    another.
     """
 
     def __init__(
