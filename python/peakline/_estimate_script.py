@@ -182,10 +182,14 @@ class _Estimate:
             )
 
     def _script_failed(self) -> None:
+        import torch
+
+        from peakline._ending import caused_by
         from peakline._oom_facts import collect_garbage
 
         self._gpu.label_alive()
-        self._garbage = collect_garbage(self._recording)
+        if caused_by(sys.exc_info()[1], torch.OutOfMemoryError):
+            self._garbage = collect_garbage(self._recording)
 
     def _keep_writes_apart(self, stack: contextlib.ExitStack) -> None:
         from peakline._estimate.writes import kept_apart

@@ -70,11 +70,12 @@ def _as_json(row: GrowthUse) -> dict[str, Any]:
 
 def collect_garbage(run: Run) -> int:
     """Collects what only cycles of references keep alive, and says how much memory that was."""
-    if not run.devices:
+    try:
+        before = run.live().allocated
+    except ValueError:  # nothing was allocated at all
         return 0
-    before = run.live(run.devices[0]).allocated
     gc.collect()
-    return before - run.live(run.devices[0]).allocated
+    return before - run.live().allocated
 
 
 def garbage_sentences(garbage: int) -> list[str]:

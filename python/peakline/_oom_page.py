@@ -70,7 +70,8 @@ def _asked(facts: OomFacts) -> str:
 
 def _place(place: dict[str, Any]) -> str:
     text = f"<br><small><code>{_text(place['text'])}</code></small>" if place["text"] else ""
-    return f"<code>{_text(place['file'])}:{place['line']}</code> {_text(place['function'])}{text}"
+    line = f":{place['line']}" if place["line"] else ""  # none of a function of C++
+    return f"<code>{_text(place['file'])}{line}</code> {_text(place['function'])}{text}"
 
 
 def _stack(title: str, stack: list[dict[str, Any]]) -> str:

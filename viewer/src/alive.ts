@@ -142,10 +142,10 @@ export function opTree(holdings: readonly Holding[], report: Report): TreeNode {
 
 const ALL_LINES = 'All lines';
 
-// "models/llama.py:12 forward"
+// "models/llama.py:12 forward"; functions of C++ have no line.
 export function placeName(place: CodePlace): string {
   const file = place.file.split('/').slice(-2).join('/');
-  return `${file}:${place.line} ${place.function}`;
+  return `${file}${place.line > 0 ? `:${place.line}` : ''} ${place.function}`;
 }
 
 // A library's line says little without the program's line that called it.

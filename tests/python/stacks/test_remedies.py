@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -109,6 +110,22 @@ def test_the_largest_half_that_passes_is_said():
 MiB = 1 << 20
 
 
+def explained(folder, program, **options) -> str:
+    page = folder / "oom.html"
+    with (
+        peakline.virtual_gpu(**options),
+        pytest.raises(torch.OutOfMemoryError),
+        peakline.explain_oom(page),
+    ):
+        program("cuda")
+    return page.read_text()
+
+
+def test_functions_of_cpp_have_no_line_on_the_page(tmp_path):
+    page = explained(tmp_path, leave_garbage, memory="512MiB", cpp=True)
+    assert re.search(r"<code>[^<]*libtorch[^<:]*[.]so</code> at::_ops::", page)
+
+
 def cut_up(device: str) -> None:
     """A step's cache is cut up by a small block that stays, so it cannot be given back."""
     weight = torch.ones(MiB, device=device, requires_grad=True)
@@ -123,14 +140,8 @@ def cut_up(device: str) -> None:
 
 
 def test_a_freed_cache_is_said_where_it_helps_and_followed_it_does(tmp_path):
-    page = tmp_path / "oom.html"
-    with (
-        peakline.virtual_gpu(memory="400MiB"),
-        pytest.raises(torch.OutOfMemoryError),
-        peakline.explain_oom(page),
-    ):
-        cut_up("cuda")
-    assert "torch.cuda.empty_cache() after each step lets this allocation pass." in page.read_text()
+    page = explained(tmp_path, cut_up, memory="400MiB")
+    assert "torch.cuda.empty_cache() after each step lets this allocation pass." in page
     with peakline.virtual_gpu(memory="400MiB") as run:
         run.on_step(lambda run: torch.cuda.empty_cache())
         cut_up("cuda")
@@ -156,14 +167,8 @@ def leave_garbage(device: str) -> None:
 
 
 def test_garbage_in_cycles_is_measured(tmp_path, no_collector):
-    page = tmp_path / "oom.html"
-    with (
-        peakline.virtual_gpu(memory="512MiB"),
-        pytest.raises(torch.OutOfMemoryError),
-        peakline.explain_oom(page),
-    ):
-        leave_garbage("cuda")
-    assert "300.0 MiB were garbage that only cycles of references kept alive" in page.read_text()
+    page = explained(tmp_path, leave_garbage, memory="512MiB")
+    assert "300.0 MiB were garbage that only cycles of references kept alive" in page
 
 
 def test_run_tries_on_a_gpu_like_the_real_one(tmp_path, monkeypatch, capsys):
