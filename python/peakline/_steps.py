@@ -81,7 +81,6 @@ class Steps:
             for listener in self._listeners:
                 listener()
 
-
     def on_evaluation(self, listener: Callable[[int], None]) -> None:
         """Told how often an optimizer has called its closure in a step that goes on."""
         self._evaluation_listeners.append(listener)

@@ -384,9 +384,7 @@ LONG_STEP = """
 """
 
 
-def test_a_step_that_evaluates_its_closure_on_and_on_is_ended(
-    folder: Path, answer: Answer
-) -> None:
+def test_a_step_that_evaluates_its_closure_on_and_on_is_ended(folder: Path, answer: Answer) -> None:
     write(folder, "long.py", LONG_STEP)
     found = answer("long.py")
     assert found["fits"] is True
