@@ -40,6 +40,19 @@ COMMITS = {
     "karpathy/ng-video-lecture": "52201428ed7b46804849dea0b3ccf0de9df1a5c3",
     "akamaster/pytorch_resnet_cifar10": "d5489e8995e81e91ce6b1d69dcc98ad579b0b153",
     "kimiyoung/transformer-xl": "44781ed21dbaec88b280f74d9ae2877f52b492a5",
+    "davda54/sam": "3c3afdbd71cff2462ec91c734b3d1170bd0f3707",
+    "locuslab/fast_adversarial": "54f728755e71857b632882ba6d6cef22f56e2172",
+    "rtqichen/torchdiffeq": "657943acefa826ef04c025ebeb1ff5e9d60dc268",
+    "facebookresearch/schedule_free": "70785b53e778d0e872c0bbb75ff4ee54ee10c291",
+    "facebookresearch/dlrm": "090956ee2319ddd349a42232958aefccfe3f7b0a",
+    "yenchenlin/nerf-pytorch": "63a5a630c9abd62b0f21c08703d0ac2ea7d4b9dd",
+    "sthalles/SimCLR": "1848fc934ad844ae630e6c452300433fe99acfd9",
+    "lucidrains/PaLM-rlhf-pytorch": "bd0d0f3893ec62f827fa35e759cb38d748829d51",
+    "vsitzmann/siren": "4df34baee3f0f9c8f351630992c1fe1f69114b5f",
+    "davidmrau/mixture-of-experts": "f662999727109357c42074997e9a6cd72806f668",
+    "mlfoundations/open_clip": "89fb801f1e6087880e951fc8354b8a2077b79c6d",
+    "mlfoundations/open_lm": "9bb92ef1689333534b7057942a20d18a46d1fa52",
+    "karpathy/llama2.c": "350e04fe35433e6d2941dce5a1f53308f87058eb",
 }
 
 
@@ -63,6 +76,9 @@ _GAN = "eriklindernoren/PyTorch-GAN"
 _RL = "vwxyzjn/cleanrl"
 _LIGHTNING = "Lightning-AI/pytorch-lightning"
 _TUTORIAL = "yunjey/pytorch-tutorial"
+_ODE = "rtqichen/torchdiffeq"
+_EXPERTS = "davidmrau/mixture-of-experts"
+_GRAPHS = "pyg-team/pytorch_geometric"
 
 PROGRAMS = [
     Program("mnist", _EXAMPLES, "mnist", "main.py", _mnist()),
@@ -470,4 +486,128 @@ PROGRAMS = [
         ".",
         "torchrun --nproc_per_node=8 train_gpt.py",
     ),
+    Program(
+        "sam_wide_resnet",
+        "davda54/sam",
+        "example",
+        "train.py -- --threads 0",
+        {"data": "cifar10", "cifar": "cifar10"},
+    ),
+    Program(
+        "fast_adversarial_mnist",
+        "locuslab/fast_adversarial",
+        "MNIST",
+        "train_mnist.py",
+        {"../mnist-data": "mnist"},
+    ),
+    Program("neural_ode", _ODE, "examples", "odenet_mnist.py", {".data/mnist": "mnist"}, (".",)),
+    Program(
+        "neural_ode_adjoint",
+        _ODE,
+        "examples",
+        "odenet_mnist.py -- --adjoint True",
+        {".data/mnist": "mnist"},
+        (".",),
+    ),
+    Program(
+        "continuous_normalizing_flow",
+        _ODE,
+        "examples",
+        "--values float=1e-6 cnf.py -- --adjoint",
+        {},
+        (".",),
+    ),
+    Program(
+        "schedule_free_mnist",
+        "facebookresearch/schedule_free",
+        "examples/mnist",
+        "main.py",
+        {"../data": "mnist"},
+    ),
+    Program(
+        "dlrm",
+        "facebookresearch/dlrm",
+        ".",
+        "dlrm_s_pytorch.py -- --use-gpu --mini-batch-size=2048 --arch-embedding-size=100000-200000-1000000 --arch-sparse-feature-size=64 --arch-mlp-bot=13-512-256-64 --arch-mlp-top=512-256-1 --data-generation=random --num-batches=20",
+    ),
+    Program(
+        "nerf",
+        "yenchenlin/nerf-pytorch",
+        ".",
+        "run_nerf.py -- --config configs/lego.txt",
+        {"data/nerf_synthetic/lego": "blender"},
+    ),
+    Program(
+        "simclr",
+        "sthalles/SimCLR",
+        ".",
+        "run.py -- -dataset-name cifar10 -j 0 --fp16-precision",
+        {"datasets": "cifar10"},
+    ),
+    Program(
+        "palm_enwik8",
+        "lucidrains/PaLM-rlhf-pytorch",
+        ".",
+        "train.py",
+        {"data": "enwik8"},
+        (".",),
+    ),
+    Program(
+        "siren_wave_equation",
+        "vsitzmann/siren",
+        ".",
+        "experiment_scripts/train_wave_equation.py -- --experiment_name made",
+    ),
+    Program("mixture_of_experts", _EXPERTS, ".", "example.py"),
+    Program("mixture_of_experts_cifar", _EXPERTS, ".", "cifar10_example.py", {"data": "cifar10"}),
+    Program(
+        "open_clip_rn50",
+        "mlfoundations/open_clip",
+        "src",
+        "-m open_clip_train.main -- --dataset-type synthetic --train-num-samples 512 --batch-size 64 --model RN50 --workers 0 --epochs 1 --precision amp",
+    ),
+    Program(
+        "open_lm_160m",
+        "mlfoundations/open_lm",
+        ".",
+        "-m open_lm.main -- --dataset-type synthetic --model open_lm_160m --train-num-samples 819200 --global-batch-size 8 --epochs 1 --workers 0 --precision amp_bfloat16 --ffn-type swiglu_torch --attn-name torch_attn",
+    ),
+    Program(
+        "mingpt_ddp",
+        _EXAMPLES,
+        "distributed/minGPT-ddp/mingpt",
+        "torchrun --standalone --nproc_per_node=4 main.py data_config.path=data/input.txt trainer_config.data_loader_workers=0",
+    ),
+    Program(
+        "llama2_c_compiled",
+        "karpathy/llama2.c",
+        ".",
+        "train.py -- --vocab_source=custom --vocab_size=4096 --batch_size=32",
+        {"data/tok4096": "token_files"},
+    ),
+    Program(
+        "pyg_gcn2", _GRAPHS, "examples", "gcn2_cora.py", {"../data/Cora/Cora/raw": "planetoid"}
+    ),
+    Program(
+        "pyg_infomax",
+        _GRAPHS,
+        "examples",
+        "infomax_transductive.py",
+        {"../data/Cora/Cora/raw": "planetoid"},
+    ),
+    Program(
+        "pyg_link_prediction",
+        _GRAPHS,
+        "examples",
+        "link_pred.py",
+        {"../data/Planetoid/Cora/raw": "planetoid"},
+    ),
+    Program(
+        "pyg_autoencoder",
+        _GRAPHS,
+        "examples",
+        "autoencoder.py",
+        {"../data/Planetoid/Cora/raw": "planetoid"},
+    ),
+    Program("pyg_tagcn", _GRAPHS, "examples", "tagcn.py", {"../data/Cora/Cora/raw": "planetoid"}),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import pickle
 import random
 import string
@@ -202,6 +203,29 @@ def tokens(folder: Path) -> None:
     for name in ("train", "val"):
         numbers = np.random.default_rng(0).integers(0, 65, 400_000).astype(np.uint16)
         (folder / f"{name}.bin").write_bytes(numbers.tobytes())
+
+
+@kind
+def token_files(folder: Path) -> None:
+    """llama2.c's: files of two bytes for each token of 4096."""
+    folder.mkdir(parents=True)
+    for name in ("data00.bin", "data01.bin"):
+        numbers = np.random.default_rng(0).integers(0, 4096, 1_000_000, dtype=np.uint16)
+        (folder / name).write_bytes(numbers.tobytes())
+
+
+@kind
+def blender(folder: Path) -> None:
+    """Pictures of a scene and where the camera stood, as NeRF's synthetic scenes have them."""
+    for part in ("train", "val", "test"):
+        for n in range(8):
+            _image(folder / part / f"r_{n}.png", 200, 200, "RGBA")
+        frames = [
+            {"file_path": f"./{part}/r_{n}", "transform_matrix": np.eye(4).tolist()}
+            for n in range(8)
+        ]
+        scene = {"camera_angle_x": 0.69, "frames": frames}
+        (folder / f"transforms_{part}.json").write_text(json.dumps(scene))
 
 
 @kind
