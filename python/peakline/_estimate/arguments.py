@@ -145,10 +145,10 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--advice",
         type=seconds_or_none,
-        default=60.0,
+        default=20.0,
         metavar="S",
         help="when it does not fit, try a smaller batch and checkpointing for up to S seconds, and "
-        "say what fits; 0: do not; default: 60",
+        "say what fits; 0: do not; default: 20",
     )
     parser.add_argument(
         "--allow-writes",

@@ -119,67 +119,68 @@ TEST(Growth, NamesTheOldestBlocksThatAreAlive) {
   ASSERT_EQ(found[0].examples.size(), 5u);
   EXPECT_EQ(found[0].examples[1].raw() - found[0].examples[0].raw(), size);
   EXPECT_EQ(found[0].examples[2].raw() - found[0].examples[1].raw(), size);
+}
 
-  TEST(Growth, ThreeStepsAreNotEnoughForWhatWeighsNothing) {
-    const auto numbers = [](int steps) {
-      TraceBuilder trace;
-      for (int i = 0; i < steps; ++i) trace.at("a.py:1 main").alloc(block(i), 512_B).step();
-      return trace;
-    };
-    EXPECT_TRUE(growth_of(numbers(3)).empty());
-    EXPECT_TRUE(suspects(numbers(3)));
-    EXPECT_TRUE(suspects(numbers(4)));
-    EXPECT_EQ(growth_of(numbers(5)).size(), 1u);
-  }
-
-  TEST(Growth, WithoutAStackOpAndModuleSayWhere) {
+TEST(Growth, ThreeStepsAreNotEnoughForWhatWeighsNothing) {
+  const auto numbers = [](int steps) {
     TraceBuilder trace;
-    for (int i = 0; i < 4; ++i) {
-      trace.enter("Net").op("aten::mm").alloc(block(i), 1_MiB).op_end().leave("Net").step();
-    }
-    const std::vector<Growth> found = growth_of(trace);
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(trace.dictionary().op(found[0].origin.op), "aten::mm");
-  }
+    for (int i = 0; i < steps; ++i) trace.at("a.py:1 main").alloc(block(i), 512_B).step();
+    return trace;
+  };
+  EXPECT_TRUE(growth_of(numbers(3)).empty());
+  EXPECT_TRUE(suspects(numbers(3)));
+  EXPECT_TRUE(suspects(numbers(4)));
+  EXPECT_EQ(growth_of(numbers(5)).size(), 1u);
+}
 
-  TEST(Growth, WhatEachStepReplacesDoesNotGrow) {
-    EXPECT_TRUE(growth_of(run(6, [](TraceBuilder& trace, int i) {
-                  if (i > 0) trace.free(block(i - 1));
-                })).empty());
+TEST(Growth, WithoutAStackOpAndModuleSayWhere) {
+  TraceBuilder trace;
+  for (int i = 0; i < 4; ++i) {
+    trace.enter("Net").op("aten::mm").alloc(block(i), 1_MiB).op_end().leave("Net").step();
   }
+  const std::vector<Growth> found = growth_of(trace);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(trace.dictionary().op(found[0].origin.op), "aten::mm");
+}
 
-  TEST(Growth, ABufferThatIsFullDoesNotGrow) {
-    // Four places, and then the oldest gives way.
-    EXPECT_TRUE(growth_of(run(9, [](TraceBuilder& trace, int i) {
-                  if (i >= 4) trace.free(block(i - 4));
-                })).empty());
-  }
+TEST(Growth, WhatEachStepReplacesDoesNotGrow) {
+  EXPECT_TRUE(growth_of(run(6, [](TraceBuilder& trace, int i) {
+                if (i > 0) trace.free(block(i - 1));
+              })).empty());
+}
 
-  TEST(Growth, ACacheThatIsCompleteDoesNotGrow) {
-    EXPECT_TRUE(growth_of(run(9, [](TraceBuilder& trace, int i) {
-                  if (i >= 4) trace.free(block(i));
-                })).empty());
-  }
+TEST(Growth, ABufferThatIsFullDoesNotGrow) {
+  // Four places, and then the oldest gives way.
+  EXPECT_TRUE(growth_of(run(9, [](TraceBuilder& trace, int i) {
+                if (i >= 4) trace.free(block(i - 4));
+              })).empty());
+}
 
-  TEST(Growth, StatesOfAnOptimizerDoNotGrowThoughTheyComeOneByOne) {
-    EXPECT_TRUE(growth_of(run(5, [](TraceBuilder& trace, int i) {
-                  trace.label(block(i), category::kOptstate);
-                })).empty());
-  }
+TEST(Growth, ACacheThatIsCompleteDoesNotGrow) {
+  EXPECT_TRUE(growth_of(run(9, [](TraceBuilder& trace, int i) {
+                if (i >= 4) trace.free(block(i));
+              })).empty());
+}
 
-  TEST(Growth, WhatRisesEverySecondStepGrowsUntilItIsOverdue) {
-    const auto every_second = [](TraceBuilder& trace, int i) {
-      if (i % 2 == 1 || i > 8) trace.free(block(i));
-    };
-    EXPECT_EQ(growth_of(run(9, every_second)).size(), 1u);
-    EXPECT_TRUE(growth_of(run(14, every_second)).empty());
-  }
+TEST(Growth, StatesOfAnOptimizerDoNotGrowThoughTheyComeOneByOne) {
+  EXPECT_TRUE(growth_of(run(5, [](TraceBuilder& trace, int i) {
+                trace.label(block(i), category::kOptstate);
+              })).empty());
+}
 
-  TEST(Growth, AFallEndsIt) {
-    EXPECT_TRUE(growth_of(run(6, [](TraceBuilder& trace, int i) {
-                  if (i == 5) trace.free(block(0)).free(block(1)).free(block(2));
-                })).empty());
-  }
+TEST(Growth, WhatRisesEverySecondStepGrowsUntilItIsOverdue) {
+  const auto every_second = [](TraceBuilder& trace, int i) {
+    if (i % 2 == 1 || i > 8) trace.free(block(i));
+  };
+  EXPECT_EQ(growth_of(run(9, every_second)).size(), 1u);
+  EXPECT_TRUE(growth_of(run(14, every_second)).empty());
+}
+
+TEST(Growth, AFallEndsIt) {
+  EXPECT_TRUE(growth_of(run(6, [](TraceBuilder& trace, int i) {
+                if (i == 5) trace.free(block(0)).free(block(1)).free(block(2));
+              })).empty());
+}
 
 }  // namespace
 }  // namespace peakline
