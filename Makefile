@@ -22,7 +22,8 @@ INTEGRATIONS ?= accelerate==1.15.0 lightning==2.6.6 tensorboard==2.21.0 promethe
 DOCS ?= "sphinx>=8" "myst-parser>=4" "furo>=2025.7" "griffe>=1.7"
 INTEGRATED := accelerate, lightning, tensorboard, prometheus_client, opentelemetry.sdk, IPython
 JOBS ?= $(shell nproc)
-FUZZ_SECONDS ?= 60
+# Of the processor, for each fuzzer.
+FUZZ_MINUTES ?= 1
 SOAK_STEPS ?= 20000
 VENV := .venv
 SETUP := build/setup
@@ -173,9 +174,7 @@ fuzz: $(SETUP)/apt
 	tools/apt_install.sh "$(SUDO)" clang
 	cmake --preset fuzz > /dev/null
 	cmake --build --preset fuzz -j $(JOBS)
-	mkdir -p build/fuzz/found
-	for f in build/fuzz/fuzz/*_fuzz; do n=$$(basename $$f _fuzz); mkdir -p build/fuzz/found/$$n; \
-	  $$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=3000 build/fuzz/found/$$n fuzz/corpus/$$n || exit 1; done
+	$(PYTHON) tools/run_fuzzers.py --minutes $(FUZZ_MINUTES)
 
 # Twice: the whole recording, and one that must not grow.
 .PHONY: soak

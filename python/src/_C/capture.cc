@@ -2,7 +2,6 @@
 #include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/extension.h>
 
 #include <peakline/category.h>
 

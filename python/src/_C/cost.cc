@@ -1,7 +1,6 @@
 // Bindings of how long ops take and of checkpointing plans: `peakline._C.cost`.
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/extension.h>
 
 #include <map>
 #include <string>

@@ -3,7 +3,6 @@
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/extension.h>
 
 #include <peakline/units.h>
 

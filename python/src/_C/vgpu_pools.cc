@@ -1,7 +1,6 @@
 // Bindings of the virtual GPU's private pools, and of storages over memory that is there already.
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/extension.h>
 
 #include "bindings.h"
 #include "errors.h"
