@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from peakline import _allocator_settings
 from peakline._optimizer_kinds import kind_of, kinds_of
 from peakline._patches import Patches
 from peakline._script_sizes import Size, watch_argparse
+from peakline._virtual_cuda._compiled._eager import Regions
 
 # What every way to clip gradients goes through.
 CLIPPING = ("_get_total_norm", "get_total_norm", "clip_grad_value_", "_clip_grads_with_norm_")
@@ -45,6 +46,7 @@ class ShardFacts:
 class Facts:
     optimizers: list[OptimizerFacts] = field(default_factory=list)
     clips: bool = False
+    compiles: bool = False
     allocator: str = ""
     fsdp: ShardFacts | None = None
     sizes: list[Size] = field(default_factory=list)  # arguments: batch, length
@@ -61,6 +63,7 @@ class FactFinder:
         with Patches() as patches:
             self._watch_optimizers(patches)
             self._watch_clipping(patches)
+            self._watch_compilation(patches)
             self._watch_sharding(patches)
             watch_argparse(patches, self.facts.sizes.append)
             yield
@@ -85,6 +88,18 @@ class FactFinder:
                 return _own(*args, **kwargs)
 
             patches.set(clip_grad, name, clip)
+
+    def _watch_compilation(self, patches: Patches) -> None:
+        """By torch.compile, and by what stands for it where regions run eagerly."""
+        for owner, name in ((torch, "compile"), (Regions, "module"), (Regions, "mark")):
+            patches.set(owner, name, self._compiling(getattr(owner, name)))
+
+    def _compiling(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*args: Any, **kwargs: Any) -> Any:
+            self.facts.compiles = True
+            return own(*args, **kwargs)
+
+        return seen
 
     def _watch_sharding(self, patches: Patches) -> None:
         from peakline._plan.levers import fsdp_calls

@@ -18,7 +18,7 @@ from peakline._fit.variables import Variable, spread
 from peakline._plan.arguments import ACTIVATIONS
 from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
-from peakline._plan.levers import LEVERS
+from peakline._plan.levers import BY_KEY, LEVERS
 from peakline._plan.probe import Found
 from peakline._plan.tried import Tried
 from peakline._script_sizes import Size
@@ -178,7 +178,9 @@ class Search:
         for point in points:
             plans += [replace(rung, levers=free, arguments=point) for rung in (*main, *offloading)]
             for levers in _with_each(free, costly):
-                plans += [replace(rung, levers=levers, arguments=point) for rung in short]
+                apart = any(not BY_KEY[key].beside_activations for key in levers)
+                rungs = [Plan()] if apart else short
+                plans += [replace(rung, levers=levers, arguments=point) for rung in rungs]
         return plans
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from peakline._plan.levers import (
     allocator,
+    compile_budget,
     fsdp_reduce_dtype,
     fsdp_replicate,
     fsdp_reshard,
@@ -17,6 +18,7 @@ from peakline._plan.levers.lever import Lever
 LEVERS: tuple[Lever, ...] = (
     optimizer_implementation.LEVER,
     allocator.LEVER,
+    compile_budget.LEVER,
     optimizer_in_backward.LEVER,
     optimizer_state.LEVER,
     fsdp_wrap.LEVER,

@@ -23,6 +23,7 @@ class Lever:
     # peakline.checkpoint does it, when it is given the optimizer; `paste` is then a remark.
     applied_by_checkpoint: bool = False
     keeps_numbers: bool = True  # training computes the same, up to the order of sums
+    beside_activations: bool = True  # worth a try together with checkpointing
 
 
 def one_of(*values: Any) -> Callable[[Any], bool]:

@@ -70,11 +70,16 @@ def _clear_caches(module: ModuleType) -> None:
                 function.cache_clear()
 
 
+# What `peakline.checkpoint` puts around modules, and where it is.
+_OF_THE_MODEL = ("_plan", "recompute.py", "selective.py", "offload.py")
+
+
 def _skip_peakline(patches: Patches, rules: Any) -> None:
     """Dynamo runs peakline's own Python as it is: on a GPU that code is C++. What a plan puts into
     a model is the model's on a GPU, too, so it is compiled here as there."""
     folder = Path(__file__).parents[2]
-    own = [str(item) for item in folder.iterdir() if item.name not in ("_plan", "checkpoint.py")]
+    items = [*folder.iterdir(), *(folder / "_plan").iterdir()]
+    own = [str(item) for item in items if item.name not in _OF_THE_MODEL]
     rules.SKIP_DIRS.extend(own)
     rules._recompile_re()
 
