@@ -10,7 +10,7 @@ from peakline._estimate.epochs import Epochs
 from peakline._steps import Steps
 
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
-_EVALUATIONS = 1000  # of a closure in one step; LBFGS's history is full by then
+_EVALUATIONS = 300  # of a closure in one step; LBFGS's history is full by then
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
