@@ -175,11 +175,14 @@ class _Estimate:
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
-            stack.enter_context(deadline.ending_after(args.timeout, self._give_up))
             stack.enter_context(deadline.ending_on_sigterm(self._give_up))
-            return outcome.run_script(
-                lambda: self._program.run(between), self._course, self._script_failed
-            )
+
+            def run() -> None:
+                # Around the script alone: the alarm rings again and again until it ends.
+                with deadline.ending_after(args.timeout, self._give_up):
+                    self._program.run(between)
+
+            return outcome.run_script(run, self._course, self._script_failed)
 
     def _script_failed(self) -> None:
         import torch

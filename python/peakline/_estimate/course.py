@@ -13,7 +13,7 @@ from peakline._steps import Steps
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
 _USUAL_STEPS = 3  # of an estimate
 _SURE_OF_A_LEAK = 5  # steps: as many show any
-_EVALUATIONS = 1000  # of a closure in one step; LBFGS's history is full by then
+_EVALUATIONS = 300  # of a closure in one step; LBFGS's history is full by then
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (

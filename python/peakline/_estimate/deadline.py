@@ -28,8 +28,11 @@ def ending_after(seconds: float | None, give_up: GiveUp) -> Iterator[None]:
         return
     sentence = f"the time was up ({seconds:g} s)"
 
+    has_ended = False
+
     def ring(number: int, frame: Any) -> None:
-        raise TimeIsUp(sentence)
+        if not has_ended:
+            raise TimeIsUp(sentence)
 
     late = threading.Timer(seconds + _GRACE_S, lambda: give_up(TimeIsUp(sentence)))
     late.daemon = True
@@ -39,6 +42,7 @@ def ending_after(seconds: float | None, give_up: GiveUp) -> Iterator[None]:
     try:
         yield
     finally:
+        has_ended = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         late.cancel()

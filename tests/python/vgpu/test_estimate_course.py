@@ -388,7 +388,7 @@ def test_a_step_that_evaluates_its_closure_on_and_on_is_ended(folder: Path, answ
     write(folder, "long.py", LONG_STEP)
     found = answer("long.py")
     assert found["fits"] is True
-    assert any("its closure 1,000 times" in warning for warning in found["warnings"])
+    assert any("its closure 300 times" in warning for warning in found["warnings"])
 
 
 def test_step_on_names_a_method_of_the_script(folder: Path, estimate: Estimate) -> None:
