@@ -22,7 +22,7 @@ def make(device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def batch(device: str) -> torch.Tensor:
-    return torch.ones(32, WIDTH, device=device)
+    return torch.ones(512, WIDTH, device=device)
 
 
 def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor, **options: bool) -> None:
@@ -120,13 +120,13 @@ LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
     kept_losses: ("losses[0]", set()),
     retained_graphs: (
         "outputs[0].grad_fn, saved for ExpBackward0",
-        {"loss = hidden.mean()", "return torch.ones(32, WIDTH, device=device)"},
+        {"loss = hidden.mean()", "return torch.ones(512, WIDTH, device=device)"},
     ),
     hidden_states: ("states['hidden'][0]", set()),
     hooks: ("seen[0]", set()),
     tracebacks: (
         "errors[0].__traceback__ → tracebacks.<locals>.check(): squares",
-        {"return torch.ones(32, WIDTH, device=device)"},
+        {"return torch.ones(512, WIDTH, device=device)"},
     ),
 }
 
