@@ -25,7 +25,8 @@ set(unless_asked "")
 if(DEFINED SKBUILD)
   set(unless_asked EXCLUDE_FROM_ALL)
 endif()
-set(core_objects $<TARGET_OBJECTS:peakline_core> $<TARGET_OBJECTS:peakline_no_sqlite>)
+# Precompiled headers are among a target's objects, and nothing to link.
+set(core_objects $<FILTER:$<TARGET_OBJECTS:peakline_core>,EXCLUDE,\\.gch$> $<TARGET_OBJECTS:peakline_no_sqlite>)
 # The database is the program's: who links the library need not have SQLite.
 add_library(peakline_no_sqlite OBJECT ${unless_asked} src/export/no_sqlite.cc)
 target_link_libraries(peakline_no_sqlite PRIVATE peakline_core)
