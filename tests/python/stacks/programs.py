@@ -14,6 +14,7 @@ from torch import nn
 
 Ended = Callable[[], None]
 WIDTH = 64
+ROWS = 512  # so that a batch weighs enough for a leak of a few steps
 
 
 def make(device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -22,7 +23,7 @@ def make(device: str) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def batch(device: str) -> torch.Tensor:
-    return torch.ones(512, WIDTH, device=device)
+    return torch.ones(ROWS, WIDTH, device=device)
 
 
 def update(optimizer: torch.optim.Optimizer, loss: torch.Tensor, **options: bool) -> None:
@@ -84,7 +85,7 @@ def tracebacks(device: str, steps: int, ended: Ended) -> None:
 
     def check(x: torch.Tensor) -> None:
         squares = x * x  # leaks
-        if squares.shape[0] == 32:
+        if squares.shape[0] == ROWS:
             raise ValueError("not a good batch")
 
     for _ in range(steps):
@@ -120,13 +121,13 @@ LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
     kept_losses: ("losses[0]", set()),
     retained_graphs: (
         "outputs[0].grad_fn, saved for ExpBackward0",
-        {"loss = hidden.mean()", "return torch.ones(512, WIDTH, device=device)"},
+        {"loss = hidden.mean()", "return torch.ones(ROWS, WIDTH, device=device)"},
     ),
     hidden_states: ("states['hidden'][0]", set()),
     hooks: ("seen[0]", set()),
     tracebacks: (
         "errors[0].__traceback__ → tracebacks.<locals>.check(): squares",
-        {"return torch.ones(512, WIDTH, device=device)"},
+        {"return torch.ones(ROWS, WIDTH, device=device)"},
     ),
 }
 

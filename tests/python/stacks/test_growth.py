@@ -83,7 +83,7 @@ def test_the_three_steps_of_an_estimate_are_enough(device):
     found: list = []
     watched(programs.hidden_states, device, found, steps=3)
     (row,) = [row for row in found[0][0] if "# leaks" in SOURCE[row.place.line - 1]]
-    assert row.per_step == 32 * programs.WIDTH * 4
+    assert row.per_step == programs.ROWS * programs.WIDTH * 4
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
