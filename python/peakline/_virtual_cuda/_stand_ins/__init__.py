@@ -33,9 +33,14 @@ from peakline._virtual_cuda._stand_ins import (
 from peakline._virtual_cuda._stand_ins._package import Package, Region
 
 _NOTE = (
-    "not installed, so that a stand-in took its place: {names}; it allocates as the package's "
-    "source code says, and counts as modelled (--no-stand-ins turns it off)"
+    "{names} not installed: a stand-in allocates as the package's source code says, and counts as "
+    "modelled (--no-stand-ins turns it off)"
 )
+
+
+def _are(names: list[str]) -> str:
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
 
 _SOURCES = (_flash_attn, _xformers, _apex, _transformer_engine, _causal_conv1d, _mamba)
 
@@ -78,7 +83,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def _tell(self, name: str) -> None:
         self.made.append(name)
         names = sorted({made.partition(".")[0] for made in self.made})
-        self._notes.put("stand-ins", _NOTE.format(names=" and ".join(names)))
+        self._notes.put("stand-ins", _NOTE.format(names=_are(names)))
 
 
 class _Loader(importlib.abc.Loader):
