@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import inspect
 import itertools
 import sys
 import weakref
@@ -198,6 +199,12 @@ def _methods_running(name: str) -> Iterator[CodeType]:
         frame = frame.f_back
 
 
+def is_stepping(optimizer: Optimizer) -> bool:
+    """Whether a step of it is on its way, and not ended by an exception."""
+    code = getattr(inspect.unwrap(type(optimizer).step), "__code__", None)
+    return code is None or code in _methods_running("step")
+
+
 def _keepers(optimizer: Optimizer) -> Iterator[Any]:
     for referrer in gc.get_referrers(optimizer):
         owners = gc.get_referrers(referrer) if isinstance(referrer, dict) else [referrer]
@@ -262,8 +269,9 @@ class GuessedSteps:
 
 def _has_optimizer(parameter: Tensor) -> bool:
     optimizers = (own for own in gc.get_objects() if issubclass(type(own), Optimizer))
-    groups = (group for own in optimizers if _is_announced(own) for group in own.param_groups)
-    return any(own is parameter for group in groups for own in group["params"])
+    # One that is being made, or was given up half-made, has no groups yet.
+    groups = (getattr(own, "param_groups", ()) for own in optimizers if _is_announced(own))
+    return any(own is parameter for of_one in groups for group in of_one for own in group["params"])
 
 
 def _state(parameter: Tensor) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from peakline._faults import Faults
 from peakline._module_names import ModuleNames
 from peakline._optimizer_kinds import is_fusable
 from peakline._patches import Patches
-from peakline._steps import FirstOptimizer, GuessedSteps
+from peakline._steps import FirstOptimizer, GuessedSteps, is_stepping
 from peakline._storage_resizes import follow_resizes
 from peakline._torch_places import place
 
@@ -98,8 +98,7 @@ class OptimizerWatch:
 
     def _begin(self, optimizer: Optimizer) -> None:
         session = self._session
-        if optimizer in self._running:  # its last step ended with an exception
-            self._end_phases(optimizer)
+        self._end_aborted(optimizer)
         if not self._running:
             self._first.begins(optimizer)
         if optimizer not in self._met:
@@ -109,6 +108,12 @@ class OptimizerWatch:
         session.label_alive_in_step()
         session.phase(_C.PHASE_OPTIMIZER, True)
         self._running.append(optimizer)
+
+    def _end_aborted(self, begins: Optimizer) -> None:
+        """Steps that an exception ended, of this optimizer or another: nobody told."""
+        for own in self._running[::-1]:
+            if own is begins or not is_stepping(own):
+                self._end_phases(own)
 
     def _note_kind(self, optimizer: Optimizer) -> None:
         """For advice over the recording: what could be fused."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
+import peakline
 from peakline._steps import FirstOptimizer, Steps
 
 
@@ -36,3 +39,19 @@ def test_the_second_optimizer_of_a_step_makes_no_step_of_its_own() -> None:
         step(first, generator)
         step(first, critic)
     assert steps.done == 3
+
+
+def test_a_step_that_ended_with_an_exception_hides_no_other() -> None:
+    def fail() -> None:
+        raise ValueError("no such batch")
+
+    failing, real = sgd(), sgd()
+    with peakline.track() as run:
+        with contextlib.suppress(ValueError):
+            failing.step(fail)
+        del failing
+        for _ in range(3):
+            real.zero_grad()
+            real.param_groups[0]["params"][0].sum().backward()
+            real.step()
+    assert len(run.steps) == 3

@@ -35,9 +35,12 @@ double falling(double start, std::uint64_t steps) {
   return start * std::max(0.5, 1.0 - static_cast<double>(falls) * kPerStep);
 }
 
-double guess_fraction(double usual, Range range, Range limits) {
-  if (is_inside(usual, range)) return usual;
-  if (range.low > limits.low && range.high < limits.high) {
+double guess_fraction(double start, std::uint64_t steps, Range range, Range limits) {
+  const double usual = falling(start, steps);
+  const bool has_ends = range.low > limits.low && range.high < limits.high;
+  // What has only just fallen below an end is no likely number: chance would rarely pick it.
+  if (is_inside(has_ends ? start : usual, range)) return usual;
+  if (has_ends) {
     // Zero would hide too much of what is computed from it.
     return range.low < 0 && range.high > 0 ? range.high / 2 : (range.low + range.high) / 2;
   }
@@ -94,7 +97,7 @@ double guess_in(c10::ScalarType dtype, Range range) {
     return std::clamp(static_cast<double>(policy.whole), range.low, range.high);
   }
   const std::uint64_t steps = engine == nullptr ? 0 : engine->steps();
-  return guess_fraction(falling(policy.number, steps), range, limits_of(dtype));
+  return guess_fraction(policy.number, steps, range, limits_of(dtype));
 }
 
 bool Bounds::is_fixed() const { return low.is_same(high) || at::equal(low, high); }

@@ -49,3 +49,12 @@ def test_samples_with_gradients(make: Callable[[], D.Distribution], shape: tuple
 )
 def test_samples_without_gradients(make: Callable[[], D.Distribution], shape: tuple[int]) -> None:
     assert make().sample().shape == shape
+
+
+def test_samples_after_a_step_end_as_those_before() -> None:
+    """Made-up numbers fall with every step; one of an interval stays away from its ends."""
+    weight = torch.ones(3, device="cuda", requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    weight.sum().backward()
+    optimizer.step()
+    assert D.VonMises(ones(3), ones(3)).sample().shape == (3,)
