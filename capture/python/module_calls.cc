@@ -53,6 +53,8 @@ void ModuleCalls::detach() {
   known_.for_each([](const Known& known) { Py_DECREF(known.weak); });
   replaced_.clear();
   known_ = {};
+  // It may hold who holds the session: a ring that Python's collector cannot see.
+  discover_ = nullptr;
 }
 
 void ModuleCalls::watch(PyTypeObject* type) {
@@ -97,7 +99,8 @@ ModuleId ModuleCalls::find(PyObject* module) const noexcept {
 ModuleId ModuleCalls::identify(PyObject* module, ModuleId around) {
   const ModuleId known = find(module);
   if (known != ModuleId{}) return known;
-  discover_(module, around);
+  const Discover discover = discover_;  // it may end the watching
+  discover(module, around);
   return find(module);
 }
 

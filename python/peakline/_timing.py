@@ -146,6 +146,11 @@ class FirstInputs:
             self._handle.remove()
             self._handle = None
 
+    def ended(self) -> None:
+        """No step follows. Who keeps the answer does not keep the model."""
+        self.close()
+        self._root = None
+
     def _found(self, module: nn.Module, args: Any) -> None:
         if self._root is None:
             self._root = module

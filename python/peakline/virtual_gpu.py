@@ -133,7 +133,7 @@ class virtual_gpu:
             self.times = StepTimes()
             stack.callback(_note_streams, tracker, self.times)
             run._timing = self.times.total
-            stack.callback(self.times.inputs.close)
+            stack.callback(self.times.inputs.ended)
             self._stack = stack.pop_all()
         return run
 

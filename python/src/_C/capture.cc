@@ -66,6 +66,12 @@ void listen_to_faults(Session& session, py::object listener) {
   session.on_fault([] { static_cast<void>(Py_AddPendingCall(&tell_of_fault, nullptr)); });
 }
 
+void stop(Session& session) {
+  const Status status = session.stop();
+  fault_listener() = {};  // whoever stops asks for faults itself
+  throw_if_error(status);
+}
+
 void bind_spool(py::module_& m) {
   py::class_<Spool, std::shared_ptr<Spool>>(m, "Spool")
       .def_static("open", [](const std::string& path) { return value_or_throw(Spool::open(path)); })
@@ -125,7 +131,7 @@ void bind_capture(py::module_& m) {
   py::class_<Session> session(m, "Session");
   session.def(py::init(&start))
       .def("watch", [](Session& self) { throw_if_error(self.watch()); })
-      .def("stop", [](Session& self) { throw_if_error(self.stop()); })
+      .def("stop", &stop)
       .def("fail", [](Session& self, const std::string& why) { self.fail(why); })
       .def_property_readonly("fault", [](Session& self) { return std::string(self.fault()); })
       .def("on_fault", &listen_to_faults)
