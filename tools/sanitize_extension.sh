@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 build=build/asan-extension
 package=$build/package
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1" -DPEAKLINE_TORCH=ON \
-  -DPEAKLINE_SANITIZE=address -DPython_EXECUTABLE="$PWD/.venv/bin/python" > /dev/null
+  -DPEAKLINE_SANITIZE=address -DPEAKLINE_PCH=ON -DPython_EXECUTABLE="$PWD/.venv/bin/python" > /dev/null
 cmake --build "$build" -j "${JOBS:-$(nproc)}" --target _C
 rm -rf "$package"
 mkdir -p "$package"

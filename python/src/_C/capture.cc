@@ -144,7 +144,8 @@ void bind_capture(py::module_& m) {
       .def("region_end", &Session::region_end)
       .def("marker", &Session::marker)
       .def("info", &Session::info)
-      .def_property_readonly("recording", &Session::recording)
+      // Not by its address: it is a base's and noexcept, and pybind11 before 3.0.4 (torch 2.11) then wants the base.
+      .def_property_readonly("recording", [](const Session& self) { return self.recording(); })
       .def_property_readonly("repeating",
                              [](const Session&) { return capture::AllocGate::repeating(); });
   bind_baseline(session);
