@@ -1,4 +1,4 @@
-"""A long training run on a GPU, tracked and untracked: the same losses, and the same cost at the end.
+"""A long training run on a GPU, tracked and untracked: the same losses, the same cost at the end.
 
     python benchmarks/long_run.py run WORKLOADS.py NAME -o A.json [--steps 500] [--tracked]
     python benchmarks/long_run.py compare A.json B.json TRACKED.json
