@@ -66,7 +66,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
       host_to_gpu(engine, self, source, !non_blocking);
     }
   } else if (is_virtual_host(self)) {
-    tell_clock(engine, self, source, !non_blocking);
+    if (is_virtual(source)) {
+      tell_clock(engine, self, source, !non_blocking);
+    } else {
+      tell_clock_of_write(engine, "aten::copy_", self, source);
+    }
     stage_on_gpu(source);
     copy_values(engine, self, source);
   } else if (!self.is_meta()) {

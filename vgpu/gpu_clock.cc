@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "vgpu/host_memory.h"
+#include "vgpu/host_work.h"
 #include "vgpu/python_calls.h"
 #include "vgpu/streams.h"
 
@@ -19,7 +21,7 @@ Clock::Stream current(int device) { return {device, ThisThread::stream(device)};
 // Autograd calls with gradients off; with them on, backward computes a checkpointed forward again.
 Issue issuer() {
   if (c10::GradMode::is_enabled()) return Issue::kForward;
-  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kForward;
+  return torch::autograd::get_current_graph_task_id() >= 0 ? Issue::kBackward : Issue::kPlain;
 }
 
 double host_us() {
@@ -32,10 +34,12 @@ double host_us() {
 
 void GpuClock::catch_up() {
   if (const std::uint64_t calls = PythonCalls::take(); calls > 0) clock_.python(calls);
+  if (const double us = HostWork::take(); us > 0) clock_.host(us);
 }
 
 void GpuClock::op(int device, const OpTime& time) {
   if (!on_) return;
+  if (device == kHost) return HostWork::add(time.host_us);
   const std::lock_guard guard(mutex_);
   catch_up();
   clock_.op(current(device), time, issuer());

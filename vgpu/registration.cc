@@ -11,6 +11,7 @@
 #include "vgpu/ctc_loss.h"
 #include "vgpu/factories.h"
 #include "vgpu/hand_written.h"
+#include "vgpu/host_random.h"
 #include "vgpu/host_tensors.h"
 #include "vgpu/nested/nested_kernels.h"
 #include "vgpu/shape_rules.h"
@@ -176,6 +177,7 @@ void register_factories() {
       torch::CppFunction::makeFromBoxedFunction<&refuse_without_kernel>());
   on->host_factories = make_library("aten", c10::DispatchKey::CPU);
   add_host_factories(*on->host_factories);
+  add_host_random(*on->host_factories);
   while_on() = std::move(on);
 }
 

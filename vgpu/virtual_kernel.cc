@@ -41,10 +41,12 @@ std::unique_ptr<ShapeEntry> find_shapes(Engine& engine, const Call& call,
       run_on_meta(call, *entry);
     }
   }
-  if (call.device == kHost)
-    add_outputs(*entry);
-  else
+  if (call.device != kHost) {
     add_program(call, engine, *entry);
+    return entry;
+  }
+  if (engine.clock().on()) entry->time = op_time(op_call(call, *entry, {}), engine.profile(), {});
+  add_outputs(*entry);
   return entry;
 }
 

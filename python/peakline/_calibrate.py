@@ -110,6 +110,24 @@ def _with_times(text: str, seconds: float, table_path: str | None) -> str:
     return _calibrate_time.calibrated(text, rows, _calibrate_time.host(), sheet)
 
 
+def _is_known(name: str) -> bool:
+    from peakline import _C
+
+    try:
+        _C.cost.Profile(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_host(text: str, name: str) -> str:
+    """Times of the host alone, and rates of the GPU as the profile that is installed has them."""
+    from peakline import _C, _calibrate_time
+
+    known = _C.cost.Profile(name).to_toml()
+    return _calibrate_time.with_known_rates(text, _calibrate_time.host(), known)
+
+
 def main(argv: list[str]) -> int:
     parser = _Parser(
         prog="peakline calibrate",
@@ -124,6 +142,11 @@ def main(argv: list[str]) -> int:
         "--time",
         action="store_true",
         help="also measure how fast it is: up to eight minutes; the GPU must be idle otherwise",
+    )
+    parser.add_argument(
+        "--host",
+        action="store_true",
+        help="measure how fast this machine's host is, and take what peakline knows of such a GPU",
     )
     parser.add_argument(
         "--seconds",
@@ -142,7 +165,16 @@ def main(argv: list[str]) -> int:
     if not 0 <= args.device < torch.cuda.device_count():
         _complain(f"there is no GPU {args.device}; this machine has {torch.cuda.device_count()}")
         return BAD_USAGE
+    if args.host and args.time:
+        _complain("--time measures the host, too; give one of --time and --host")
+        return BAD_USAGE
+    name = torch.cuda.get_device_name(args.device)
+    if args.host and not _is_known(name):
+        _complain(f"peakline knows no rates of '{name}': measure them with --time")
+        return BAD_USAGE
     text = to_toml(*profile(args.device))
+    if args.host:
+        text = _with_host(text, name)
     if args.time:
         text = _with_times(text, args.seconds, args.table)
     if args.output is None:

@@ -237,19 +237,47 @@ def host() -> dict[str, float]:
     for _ in range(200):
         torch.cuda.synchronize()
     found["host_sync_us"] = 1e6 * (time.perf_counter() - begin) / 200
-    return found | _link()
+    return found | _own_work() | _link()
+
+
+_FEW_STEPS, _MANY_STEPS = 32, 160
+_KERNELS_OF_A_STEP = 2  # of an LSTM in cuDNN: a product, and the cell
+_HIDDEN = 256  # more than what cuDNN runs as one kernel
 
 
 def _launch_us() -> float:
-    """One kernel more: a list too long for one launch, beside one that is not."""
+    """One kernel more: a long sequence in cuDNN beside a short one. The queue holds them all."""
     with torch.no_grad():
-        few, many = _list_us(64), _list_us(64 * 16)
-    return max(0.0, (many - few) / 15)
+        few, many = _sequence_us(_FEW_STEPS), _sequence_us(_MANY_STEPS)
+    return max(0.0, (many - few) / (_MANY_STEPS - _FEW_STEPS) / _KERNELS_OF_A_STEP)
 
 
-def _list_us(tensors: int) -> float:
-    numbers = [torch.ones(1, device="cuda") for _ in range(tensors)]
-    return min(_issue_us(lambda: torch._foreach_mul_(numbers, 1.0), 10) for _ in range(5))
+def _sequence_us(steps: int) -> float:
+    network = torch.nn.LSTM(_HIDDEN, _HIDDEN).cuda()
+    x = torch.ones(steps, 4, _HIDDEN, device="cuda")
+    network(x)
+    return min(_issue_us(lambda: network(x), 1) for _ in range(10))
+
+
+def _own_work() -> dict[str, float]:
+    """Ops on the host's own tensors: how fast random numbers are drawn, and memory is read and
+    written."""
+    drawn = _seconds(lambda: torch.rand(1 << 24))
+    numbers = torch.ones(1 << 24)
+    moved = _seconds(lambda: numbers + numbers)
+    return {
+        "host_random_ns": 1e9 * drawn / numbers.numel(),
+        "host_gbps": 3 * numbers.nbytes / moved / 1e9,
+    }
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
 
 
 def _issue_us(call: Callable[[], Any], count: int) -> float:
@@ -263,15 +291,23 @@ def _issue_us(call: Callable[[], Any], count: int) -> float:
 
 
 def _link() -> dict[str, float]:
-    """Pinned memory to the GPU: a large copy tells the rate, a small one the start."""
-    large = torch.ones(1 << 26, dtype=torch.uint8).pin_memory()
+    """To the GPU: a large copy of pinned memory tells the link's rate, a small one its start, and a
+    large one of other memory the driver's."""
+    other = torch.ones(1 << 26, dtype=torch.uint8)
+    large = other.pin_memory()
     there = torch.empty_like(large, device="cuda")
     rate = large.numel() / statistics.median(
         _between(lambda: there.copy_(large, non_blocking=True), 8)
     )
     small = large[:256]
     start = statistics.median(_between(lambda: there[:256].copy_(small, non_blocking=True), 40))
-    return {"pcie_gbps": rate / 1e3, "pcie_us": start}
+
+    def from_other_memory() -> None:
+        there.copy_(other)
+        torch.cuda.synchronize()
+
+    pageable = other.numel() / _seconds(from_other_memory)
+    return {"pcie_gbps": rate / 1e3, "pcie_us": start, "pageable_gbps": pageable / 1e9}
 
 
 _SHEET = ("tensor16_tflops", "tensor8_tflops", "tf32_tflops", "f32_tflops", "f64_tflops")
@@ -318,3 +354,20 @@ def calibrated(
         start = _C.cost.Profile(file.name)
     jsonl = "\n".join(json.dumps(row) for row in rows)
     return _C.cost.fit_table(jsonl, start).to_toml()
+
+
+def with_known_rates(profile_toml: str, numbers: dict[str, float], known: str) -> str:
+    """The profile with the host's numbers, and for the rest what `known` says, a profile as text.
+
+    Each number stays in the table that says where it comes from."""
+    own = {line.split(" =")[0] for line in profile_toml.splitlines()} | set(numbers)
+    tables: dict[str, list[str]] = {"[measured]": [f"{k} = {v:.6g}" for k, v in numbers.items()]}
+    table = ""
+    for line in known.splitlines():
+        if line.startswith("["):
+            table = line
+        elif table in ("[measured]", "[public]", "[estimated]") and line.split(" =")[0] not in own:
+            tables.setdefault(table, []).extend([line] if line else [])
+    measured = "\n".join(["[measured]", *tables.pop("[measured]"), ""])
+    rest = [line for table, lines in tables.items() for line in (table, *lines)]
+    return "\n".join([profile_toml.replace("[measured]\n", measured, 1).rstrip(), *rest, ""])

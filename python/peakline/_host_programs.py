@@ -1,9 +1,10 @@
 """Small training programs that the host bounds: measured on a real GPU, they tell its host's speed.
 
 Their kernels take next to nothing, so a part of a step (forward, backward, optimizer) takes as long
-as the host needs to issue it: ops called by the program, ops called by autograd, and Python between
-them. How many there are of each, the same programs tell on a virtual GPU (`python -m
-peakline._host_programs`), since its clock counts them. Three unknowns, and a dozen measured parts.
+as the host needs to issue it: ops called by the program, with or without a record for backward, ops
+called by autograd, and Python between them. How many there are of each, the same programs tell on a
+virtual GPU (`python -m peakline._host_programs`), since its clock counts them. Four unknowns, and
+more than a dozen measured parts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-UNKNOWN = ("host_op_us", "host_backward_us", "host_python_us")
+UNKNOWN = ("host_op_us", "host_backward_us", "host_python_us", "host_plain_us")
 _HOST = (*UNKNOWN, "host_launch_us", "host_sync_us")
 _WARM_UP, _TIMED = 4, 15
 Parts = list[float]
@@ -93,6 +94,19 @@ class Checkpointed(nn.Module):
         return checkpoint(self.inner, x, use_reentrant=False)
 
 
+class Evaluation:
+    """A forward pass of which nothing is recorded, as the only part."""
+
+    def __init__(self, net: nn.Module, x: Tensor) -> None:
+        self._net, self._x = net.eval(), x
+
+    def step(self, clock: Callable[[], float]) -> Parts:
+        begin = clock()
+        with torch.no_grad():
+            self._net(self._x).float().square().mean()
+        return [clock() - begin, 0.0, 0.0]
+
+
 class Program:
     """A step in three parts, with a reading of `clock` before, between and after them."""
 
@@ -119,7 +133,7 @@ class Program:
         return [forward - begin, backward - forward, clock() - backward]
 
 
-def programs() -> dict[str, Program]:
+def programs() -> dict[str, Program | Evaluation]:
     width, layers = 64, 12
     words, picture = (
         torch.randn(2, 16, width, device="cuda"),
@@ -137,6 +151,9 @@ def programs() -> dict[str, Program]:
         ),
         "gated": Program(stacked(Gated, width), words, momentum=False, half=False),
         "convolved": Program(stacked(Convolved, 16), picture, momentum=True, half=False),
+        "attention, evaluated": Evaluation(stacked(Attention, width), words),
+        "gated, evaluated": Evaluation(stacked(Gated, width), words),
+        "convolved, evaluated": Evaluation(stacked(Convolved, 16), picture),
     }
 
 

@@ -33,13 +33,26 @@ def builders(path: str | None) -> dict[str, Callable[[str], Any]]:
 
         found: dict[str, Callable[[str], Any]] = workload_file.load(path).W
         return found
-    from accuracy import fresh_models, models, stream_programs, unseen_models, zoo_models
+    from accuracy import (
+        blind_models,
+        fresh_models,
+        later_zoo_models,
+        models,
+        program_models,
+        stream_programs,
+        unseen_models,
+        zoo_models,
+    )
 
     trained = {name: build for name, build in zoo_models.MODELS.items() if "generate" not in name}
-    by_file = (models.MODELS, fresh_models.MODELS, unseen_models.MODELS, trained)
-    return {
-        name: build for part in (*by_file, stream_programs.PROGRAMS) for name, build in part.items()
-    }
+    known = (models.MODELS, fresh_models.MODELS, unseen_models.MODELS, trained)
+    later = (
+        later_zoo_models.MODELS,
+        program_models.MODELS,
+        blind_models.MODELS,
+        stream_programs.PROGRAMS,
+    )
+    return {name: build for part in (*known, *later) for name, build in part.items()}
 
 
 def stepper(build: Callable[[str], Any]) -> Callable[[], Any]:

@@ -39,7 +39,8 @@ Timing operator-(const Timing& later, const Timing& earlier) noexcept;
 
 // Who calls an op.
 enum class Issue : std::uint8_t {
-  kForward,   // the program
+  kForward,   // the program, and autograd records it
+  kPlain,     // the program, and nothing is recorded
   kBackward,  // autograd
 };
 
@@ -106,7 +107,8 @@ class Clock {
     double settled_ = 0;
   };
 
-  double place(Stream stream, const OpTime& time, Engine engine);
+  double place(Stream stream, const OpTime& time, Engine engine, double issued);
+  [[nodiscard]] double price_us(Issue issue) const;
   [[nodiscard]] double gaps_us(const OpTime& time, Engine engine) const;
   double& end_of(Stream stream);
 

@@ -20,7 +20,8 @@ struct OpTime {
   double flops = 0;  // of matrix products, attention and convolutions: what utilisation counts
   double bytes = 0;  // read and written, as the kernels do it
   int kernels = 0;
-  double issue = 1;  // what the host does for it, in ops that only start a kernel
+  double issue = 1;    // what the host does for it, in ops that only start a kernel
+  double host_us = 0;  // what the host computes itself: an op on its own tensors
   TimeBound bound = TimeBound::kLatency;  // of its longest kernel
   bool guessed = false;                   // no rule: by the size of its tensors
 };
@@ -28,8 +29,8 @@ struct OpTime {
 // Thread-safe, pure. `call` is trusted as far as allocation_program trusts it.
 OpTime op_time(const OpCall& call, const DeviceProfile& gpu, const KernelState& state);
 
-// A copy between a GPU and the host. Pinned memory goes at the link's rate, other memory through a
-// staging buffer.
+// A copy between a GPU and the host. Pinned memory goes at the link's rate; from and to other memory
+// the driver copies by way of a buffer of its own.
 OpTime host_copy_time(double bytes, bool pinned, const DeviceProfile& gpu);
 
 // A collective of `ranks` GPUs in machines of `per_node`. `bytes` is the largest tensor of the call:

@@ -34,6 +34,7 @@ struct TimeRates {
   // The way to other memories.
   double pcie_gbps = -1;
   double pcie_us = -1;
+  double pageable_gbps = -1;  // from and to memory that is not pinned
   double nvlink_gbps = -1;   // of one GPU, one direction
   double nvlink_us = -1;     // for each step of a collective
   double network_gbps = -1;  // of one GPU, one direction
@@ -41,10 +42,13 @@ struct TimeRates {
 
   // The host that issues the work: the machine that trains, not the one that predicts.
   double host_op_us = -1;        // an op that only starts a kernel, called by the program
+  double host_plain_us = -1;     // the same where nothing is recorded for a backward pass
   double host_backward_us = -1;  // one that autograd calls, with its share of the engine
   double host_python_us = -1;    // a call of a Python function: the Python between ops
   double host_launch_us = -1;    // each kernel more
   double host_sync_us = -1;      // waiting for the GPU, once it is done
+  double host_gbps = -1;         // what ops on host tensors read and write
+  double host_random_ns = -1;    // a random number that the host draws into a tensor
 
   bool operator==(const TimeRates&) const = default;
 };

@@ -124,15 +124,26 @@ void Clock::host(double us) {
   issuing_ += us;
 }
 
-void Clock::op(Stream stream, const OpTime& time, Issue issue) {
-  double us = issue == Issue::kBackward ? rates_.host_backward_us : rates_.host_op_us;
-  us *= time.kernels == 0 ? kViewShare : time.issue;
-  host(us + std::max(0, time.kernels - 1) * rates_.host_launch_us);
-  ++sums_.ops;
-  if (time.kernels > 0) place(stream, time, Engine::kKernels);
+double Clock::price_us(Issue issue) const {
+  if (issue == Issue::kBackward) return rates_.host_backward_us;
+  return issue == Issue::kPlain ? rates_.host_plain_us : rates_.host_op_us;
 }
 
-void Clock::work(Stream stream, const OpTime& time, Engine engine) { place(stream, time, engine); }
+// Where an op starts many kernels, the first ones run while the host starts the others, and the last
+// one ends after it was started.
+void Clock::op(Stream stream, const OpTime& time, Issue issue) {
+  host(price_us(issue) * (time.kernels == 0 ? kViewShare : time.issue) + time.host_us);
+  ++sums_.ops;
+  if (time.kernels == 0) return;
+  const double first = host_;
+  host((time.kernels - 1) * rates_.host_launch_us);
+  const double before_last = time.us - time.us / time.kernels;
+  place(stream, time, Engine::kKernels, std::max(first, host_ - before_last));
+}
+
+void Clock::work(Stream stream, const OpTime& time, Engine engine) {
+  place(stream, time, engine, host_);
+}
 
 // Between two commands of a full queue the GPU does nothing for a moment. A kernel's time has it, since
 // the next one starts after it; a profiler does not count it.
@@ -143,9 +154,9 @@ double Clock::gaps_us(const OpTime& time, Engine engine) const {
 
 // Kernels of several streams share the multiprocessors: what fills them waits its turn, what is only
 // latency runs beside. Copies and collectives have engines of their own.
-double Clock::place(Stream stream, const OpTime& time, Engine engine) {
+double Clock::place(Stream stream, const OpTime& time, Engine engine, double issued) {
   double& end = end_of(stream);
-  const double ready = std::max(host_, end);
+  const double ready = std::max(issued, end);
   const bool fills = engine != Engine::kKernels || time.bound != TimeBound::kLatency;
   double start = ready;
   if (fills) {
@@ -158,9 +169,9 @@ double Clock::place(Stream stream, const OpTime& time, Engine engine) {
   if (engine == Engine::kKernels || engine == Engine::kNetwork) own.add(start, done);
   any_.add(start, done);
   if (engine == Engine::kKernels || engine == Engine::kNetwork) both_.add(start, done);
-  both_.settle(host_);
-  own.settle(host_);
-  any_.settle(host_);
+  both_.settle(issued);
+  own.settle(issued);
+  any_.settle(issued);
   const double ms = time.us / 1e3;
   if (engine == Engine::kKernels) {
     if (time.bound == TimeBound::kCompute) sums_.compute_ms += ms;

@@ -123,7 +123,8 @@ std::string_view to_text(TimeBound bound) noexcept {
 
 OpTime op_time(const OpCall& call, const DeviceProfile& gpu, const KernelState& state) {
   const CallView view = view_of(call, state);
-  if (starts_none(call, view.name) || !on_gpu(call)) return {};
+  if (starts_none(call, view.name)) return {};
+  if (!on_gpu(call)) return cost::host_time(view, gpu.time);
   const Machine machine(gpu);
   OpTimer op(machine);
   const bool asks = cost::matrix_rules(view, op) || cost::attention_rules(view, op) ||
@@ -142,8 +143,7 @@ OpTime op_time(const OpCall& call, const DeviceProfile& gpu, const KernelState& 
 
 OpTime host_copy_time(double bytes, bool pinned, const DeviceProfile& gpu) {
   const TimeRates& rates = gpu.time;
-  // Without pinned memory the driver copies into a buffer of its own first, at about half the rate.
-  const double rate = pinned ? rates.pcie_gbps : rates.pcie_gbps / 2;
+  const double rate = pinned ? rates.pcie_gbps : std::min(rates.pcie_gbps, rates.pageable_gbps);
   OpTime time;
   time.us = rates.pcie_us + bytes / rate / 1e3;
   time.bytes = bytes;

@@ -31,6 +31,9 @@ bool recurrent_rules(const CallView& call, OpTimer& op);
 // Whatever is left is one loop over elements.
 void elementwise_rule(const CallView& call, OpTimer& op);
 
+// An op whose tensors are all the host's.
+OpTime host_time(const CallView& call, const TimeRates& rates);
+
 // Bytes that are really there: a dimension that is expanded counts once.
 double distinct_bytes(const TensorMeta& tensor);
 // All tensors among the arguments (lists too), and all results that are written.

@@ -46,7 +46,7 @@ struct Rate {
   double most;
 };
 
-inline constexpr std::array<Rate, 29> kRates{{
+inline constexpr std::array<Rate, 33> kRates{{
     {"tensor16_tflops", &TimeRates::tensor16_tflops, 0.01, 1e6},
     {"tensor8_tflops", &TimeRates::tensor8_tflops, 0.01, 1e6},
     {"tf32_tflops", &TimeRates::tf32_tflops, 0.01, 1e6},
@@ -67,15 +67,19 @@ inline constexpr std::array<Rate, 29> kRates{{
     {"event_us", &TimeRates::event_us, 0, 1e3},
     {"pcie_gbps", &TimeRates::pcie_gbps, 0.1, 1e5},
     {"pcie_us", &TimeRates::pcie_us, 0, 1e4},
+    {"pageable_gbps", &TimeRates::pageable_gbps, 0.01, 1e5},
     {"nvlink_gbps", &TimeRates::nvlink_gbps, 0.1, 1e5},
     {"nvlink_us", &TimeRates::nvlink_us, 0, 1e4},
     {"network_gbps", &TimeRates::network_gbps, 0.1, 1e5},
     {"network_us", &TimeRates::network_us, 0, 1e4},
     {"host_op_us", &TimeRates::host_op_us, 0, 1e4},
+    {"host_plain_us", &TimeRates::host_plain_us, 0, 1e4},
     {"host_backward_us", &TimeRates::host_backward_us, 0, 1e4},
     {"host_python_us", &TimeRates::host_python_us, 0, 1e4},
     {"host_launch_us", &TimeRates::host_launch_us, 0, 1e4},
     {"host_sync_us", &TimeRates::host_sync_us, 0, 1e4},
+    {"host_gbps", &TimeRates::host_gbps, 0.01, 1e5},
+    {"host_random_ns", &TimeRates::host_random_ns, 0, 1e4},
 }};
 
 // Fills in the rates that were not given, and says that they are estimated.

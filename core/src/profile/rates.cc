@@ -26,6 +26,9 @@ TimeRates from_generation(const DeviceProfile& p) {
   return r;
 }
 
+// Of an op that autograd records: the middle of ten ops on one-element tensors of the CPU.
+constexpr double kPlainShare = 0.75;
+
 // Shares and latencies of an H200, as measured: kernels and drivers are the same everywhere. Hosts
 // differ more than GPUs do.
 constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
@@ -39,6 +42,7 @@ constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
                                 .event_us = 1.28,
                                 .pcie_gbps = 25,
                                 .pcie_us = 8,
+                                .pageable_gbps = 10,
                                 .nvlink_gbps = 20,
                                 .nvlink_us = 2,
                                 .network_gbps = 25,
@@ -46,8 +50,10 @@ constexpr TimeRates kLikeAnH200{.tensor_share = 0.8,
                                 .host_op_us = 13.7,
                                 .host_backward_us = 14.9,
                                 .host_python_us = 1.01,
-                                .host_launch_us = 11.3,
-                                .host_sync_us = 8.4};
+                                .host_launch_us = 5.7,
+                                .host_sync_us = 8.4,
+                                .host_gbps = 10,
+                                .host_random_ns = 4};
 
 }  // namespace
 
@@ -59,6 +65,7 @@ void complete_rates(DeviceProfile& profile) {
     value = derived.*rate.member >= 0 ? derived.*rate.member : kLikeAnH200.*rate.member;
     if (value < 0 && rate.key == "tensor8_tflops") value = 2 * profile.time.tensor16_tflops;
     if (value < 0 && rate.key == "tf32_tflops") value = profile.time.tensor16_tflops / 2;
+    if (value < 0 && rate.key == "host_plain_us") value = kPlainShare * profile.time.host_op_us;
     profile.provenance.push_back({std::string(rate.key), NumberSource::kEstimated});
   }
 }

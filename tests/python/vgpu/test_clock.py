@@ -118,6 +118,60 @@ def test_copies_run_beside_kernels_and_a_wait_orders_them(large: torch.Tensor) -
     assert start.elapsed_time(waited) > 3  # 256 MiB over the bus
 
 
+def test_pictures_drawn_on_the_host_take_its_time_and_come_slowly(run: peakline.Run) -> None:
+    before = run.timing()
+    torch.rand(64, 3, 224, 224, device="cuda")
+    there = run.timing()
+    drawn = torch.rand(64, 3, 224, 224)
+    here = run.timing()
+    drawn.to("cuda")
+    copied = run.timing()
+    assert there.host_ms - before.host_ms < 0.1
+    assert here.host_ms - there.host_ms > 10  # ten million numbers, nanoseconds each
+    assert here.gpu_busy_ms == there.gpu_busy_ms
+    assert copied.gpu_busy_ms - here.gpu_busy_ms > drawn.nbytes / 30e9 * 1e3
+
+
+def test_small_pictures_cost_the_host_too_but_not_those_that_another_thread_draws(
+    run: peakline.Run,
+) -> None:
+    before = run.timing().host_ms
+    torch.randn(8, 3, 224, 224)  # made for real
+    here = run.timing().host_ms
+    loader = threading.Thread(target=lambda: torch.randn(8, 3, 224, 224))
+    loader.start()
+    loader.join()
+    assert here - before > 1
+    assert run.timing().host_ms - here < 0.1
+
+
+def test_what_is_not_recorded_costs_the_host_less(run: peakline.Run) -> None:
+    x = torch.ones(8, 8, device="cuda", requires_grad=True)
+
+    def host_ms(recorded: bool) -> float:
+        with torch.set_grad_enabled(recorded):
+            before = run.timing().host_ms
+            for _ in range(1000):
+                x * 2
+            return run.timing().host_ms - before
+
+    assert host_ms(False) < 0.9 * host_ms(True)
+
+
+def test_a_sequence_of_kernels_starts_with_its_first(run: peakline.Run) -> None:
+    network = nn.LSTM(512, 512).cuda()
+    x = torch.ones(400, 32, 512, device="cuda")
+    network(x)
+    torch.cuda.synchronize()
+    before = run.timing()
+    network(x)
+    torch.cuda.synchronize()
+    after = run.timing()
+    busy, host = after.gpu_busy_ms - before.gpu_busy_ms, after.host_ms - before.host_ms
+    assert min(busy, host) > 1
+    assert after.elapsed_ms - before.elapsed_ms < max(busy, host) + 0.5 * min(busy, host)
+
+
 def test_reading_a_value_waits_for_it(run: peakline.Run, large: torch.Tensor) -> None:
     product(large, 10)
     end = run.timing().elapsed_ms

@@ -11,6 +11,7 @@ constexpr Clock::Stream kSide{0, 3};  // as torch numbers one without priority
 TimeRates host_of(double op_us) {
   TimeRates rates;
   rates.host_op_us = op_us;
+  rates.host_plain_us = op_us;
   rates.host_backward_us = op_us;
   rates.host_launch_us = 0;
   rates.host_sync_us = 0;
@@ -66,6 +67,41 @@ TEST(Clock, AnOpThatAsksALibraryTakesTheHostLonger) {
   product.issue = 3;
   clock.op(kMain, product, Issue::kForward);
   EXPECT_DOUBLE_EQ(clock.now_us(), 30);
+}
+
+TEST(Clock, AnOpThatIsNotRecordedHasAPriceOfItsOwn) {
+  TimeRates rates = host_of(10);
+  rates.host_plain_us = 6;
+  Clock clock(rates);
+  clock.op(kMain, kernel(2), Issue::kPlain);
+  EXPECT_DOUBLE_EQ(clock.now_us(), 6);
+  clock.op(kMain, kernel(2), Issue::kForward);
+  EXPECT_DOUBLE_EQ(clock.now_us(), 16);
+}
+
+TEST(Clock, WhatTheHostComputesItselfKeepsItFromIssuing) {
+  Clock clock(host_of(1));
+  OpTime drawn;
+  drawn.host_us = 500;
+  clock.op({-1, 0}, drawn, Issue::kPlain);
+  clock.op(kMain, kernel(5), Issue::kPlain);
+  EXPECT_DOUBLE_EQ(clock.timing().elapsed_ms, 0.50625);  // making it is a quarter of an op
+  EXPECT_DOUBLE_EQ(clock.timing().gpu_busy_ms, 0.005);
+}
+
+TEST(Clock, TheFirstOfManyKernelsRunsWhileTheHostStartsTheOthers) {
+  TimeRates rates = host_of(10);
+  rates.host_launch_us = 4;
+  OpTime steps = kernel(5 * 100);
+  steps.kernels = 100;
+  Clock slow_gpu(rates);
+  slow_gpu.op(kMain, steps, Issue::kForward);
+  EXPECT_DOUBLE_EQ(slow_gpu.end_us(), 10 + 500);  // the queue never runs dry
+  rates.host_launch_us = 8;
+  Clock slow_host(rates);
+  slow_host.op(kMain, steps, Issue::kForward);
+  EXPECT_DOUBLE_EQ(slow_host.end_us(), 10 + 99 * 8 + 5);  // the last kernel follows its launch
+  EXPECT_DOUBLE_EQ(slow_host.timing().gpu_busy_ms, 0.5);
 }
 
 TEST(Clock, GapsBetweenKernelsTakeTimeAndAreNotBusy) {

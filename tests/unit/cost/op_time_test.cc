@@ -63,6 +63,37 @@ TEST(OpTime, OddSizesTakeSlowKernels) {
             3 * mm(4096, 4096, 4096, DType::kBFloat16, gpu()).us);
 }
 
+TEST(OpTime, RandomNumbersOfTheHostCostItByTheirNumberAndTheGpuNothing) {
+  DeviceProfile profile = gpu();
+  profile.time.host_random_ns = 5;
+  TensorMeta pictures = tensor({1000, 200}, DType::kFloat32);
+  pictures.on_gpu = false;
+  const OpTime made = op_time(call("aten::uniform_", {pictures}, pictures), profile, {});
+  EXPECT_DOUBLE_EQ(made.host_us, 1000);
+  EXPECT_EQ(made.kernels, 0);
+  EXPECT_EQ(made.us, 0);
+  EXPECT_EQ(op_time(call("aten::uniform_", {tensor({9})}, tensor({9})), profile, {}).host_us, 0);
+}
+
+TEST(OpTime, OpsOnTheHostsTensorsCostItWhatTheyReadAndWrite) {
+  DeviceProfile profile = gpu();
+  profile.time.host_gbps = 10;
+  TensorMeta x = tensor({1000, 1000}, DType::kFloat32);
+  x.on_gpu = false;
+  EXPECT_DOUBLE_EQ(op_time(call("aten::mul", {x, x}, x), profile, {}).host_us, 1200);
+  OpCall view = call("aten::view", {x}, x);
+  EXPECT_EQ(op_time(view, profile, {}).host_us, 0);
+}
+
+TEST(OpTime, CopiesOfMemoryThatIsNotPinnedGoAtTheDriversRate) {
+  DeviceProfile profile = gpu();
+  profile.time.pcie_gbps = 50;
+  profile.time.pageable_gbps = 5;
+  profile.time.pcie_us = 0;
+  EXPECT_DOUBLE_EQ(host_copy_time(1e9, false, profile).us, 2e5);
+  EXPECT_DOUBLE_EQ(host_copy_time(1e9, true, profile).us, 2e4);
+}
+
 TEST(OpTime, AddingIsBoundByMemoryAndFasterInsideL2) {
   const auto add = [](std::int64_t n) {
     const TensorMeta x = tensor({n}, DType::kFloat32);
