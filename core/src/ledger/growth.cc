@@ -41,10 +41,11 @@ std::map<Origin, GrowthPass::Kept> GrowthPass::kept_by_origin(const Now& now) {
 }
 
 void GrowthPass::follow(Course& course, const Kept& kept, std::uint32_t step) {
-  const Bytes before = course.now.bytes;
+  const Kept before = course.now;
   course.now = kept;
-  if (kept.bytes < before) course.rises = 0;
-  if (kept.bytes <= before) return;
+  if (kept.bytes < before.bytes) course.rises = 0;
+  // Larger, but no more of them: a larger one stands in the place of the last, as a prefetched batch does.
+  if (kept.bytes <= before.bytes || kept.blocks <= before.blocks) return;
   if (course.rises++ == 0) {
     course.first_rise = step;
     course.first = kept;

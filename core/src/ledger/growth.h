@@ -31,9 +31,9 @@ struct Growth {
       {};  // a few of them that are alive as the recording ends, the oldest first
 };
 
-// At the end of each step: what do blocks hold that are older than the step? A leak is what rises and
-// never falls, to the last step. First states of an optimizer rise once, a cache or a buffer rises
-// until it is full, and what each step replaces does not rise at all.
+// At the end of each step: what do blocks hold that are older than the step? A leak is what rises by
+// more blocks and never falls, to the last step. First states of an optimizer rise once, a cache or a
+// buffer rises until it is full, and what each step replaces does not rise, or rises by its size alone.
 class GrowthPass : public Pass {
  public:
   void on_step_end(const Now& now) override;

@@ -149,6 +149,17 @@ TEST(Growth, WhatEachStepReplacesDoesNotGrow) {
               })).empty());
 }
 
+TEST(Growth, ALargerBatchInThePlaceOfTheLastDoesNotGrow) {
+  // Prefetched in the step before the one that uses it, so it is older than the step when that ends.
+  TraceBuilder trace;
+  for (int i = 0; i < 10; ++i) {
+    trace.at("a.py:1 main").alloc(block(i), Bytes(((i % 5) + 1) * (std::int64_t{1} << 20)));
+    if (i > 1) trace.free(block(i - 2));
+    trace.step();
+  }
+  EXPECT_TRUE(growth_of(trace).empty());
+}
+
 TEST(Growth, ABufferThatIsFullDoesNotGrow) {
   // Four places, and then the oldest gives way.
   EXPECT_TRUE(growth_of(run(9, [](TraceBuilder& trace, int i) {
