@@ -42,10 +42,17 @@ class GrowthHolders:
         for device, rows in found["rows"].items():
             self.name(device, rows)
 
-    def name(self, device: str, rows: list[dict[str, Any]], again: bool = False) -> None:
+    def name(
+        self,
+        device: str,
+        rows: list[dict[str, Any]],
+        again: bool = False,
+        error: BaseException | None = None,
+    ) -> None:
         """Fills in who holds the first of `rows`, and notes it in the recording.
 
-        `again`: also of those of which it is known who did.
+        `again`: also of those of which it is known who did. Functions that `error` has just ended
+        count as running.
         """
         asked = [row for row in rows[:_MOST_ROWS] if again or not row["holder"]]
         if not asked:
@@ -53,7 +60,7 @@ class GrowthHolders:
         groups = [[(device, address) for address in row["examples"]] for row in asked]
         found: list[list[str]] = []
         with contextlib.suppress(Exception):  # objects of the program may raise whatever they like
-            found = holders_at(groups, self._addresses, _ENOUGH)
+            found = holders_at(groups, self._addresses, _ENOUGH, error)
         for row, paths in zip(asked, found, strict=False):
             if paths:
                 row["holder"] = _pattern(paths)

@@ -70,7 +70,12 @@ def find_holders(
     return [held.holder(search) for held in largest]
 
 
-def holders_at(groups: Iterable[list[Place]], addresses: Addresses, enough: int) -> list[list[str]]:
+def holders_at(
+    groups: Iterable[list[Place]],
+    addresses: Addresses,
+    enough: int,
+    error: BaseException | None = None,
+) -> list[list[str]]:
     """Who holds the memory at the first places of each group, until `enough` of them are known.
 
     `addresses` says where a tensor lies. Nothing is collected for this, and what is frozen stays
@@ -79,7 +84,7 @@ def holders_at(groups: Iterable[list[Place]], addresses: Addresses, enough: int)
     tensors = _living_tensors()
     found = _by_storage(tensors, None, addresses)
     _add_saved(found, tensors, None, addresses)
-    search = _search_beside(tensors, found)
+    search = _search_beside(tensors, found, error)
     held_at = {(held.device, a): held for held in found.values() for a in held.addresses}
     search.leave_out(held_at)
     all_paths: list[list[str]] = []

@@ -12,6 +12,7 @@ import torch
 from peakline._holders import Holder, find_holders
 from peakline.run import GrowthUse, Run, format_size
 from peakline.simulate import Simulation, simulate
+from peakline.track import running
 
 _HOLDERS = 10
 
@@ -39,16 +40,18 @@ class OomFacts:
 
 def gather(run: Run, error: BaseException) -> OomFacts:
     """While the tensors still live. Raises ValueError when the recording saw no failure."""
+    for tracker in running():  # the advice is about what is set now
+        tracker.note_settings()
     answers = json.loads(run.to_json())
     failed = [one for one in [answers, *answers["devices"]] if one.get("failure")]
     if not failed:
         raise ValueError("no allocation failed while it was tracked, so there is none to explain")
     found = failed[0]
     # First, while the recording is as it was when memory ran out.
-    growth = [_as_json(row) for row in run.growth(found["device"])]
+    growth = [_as_json(row) for row in run._growth_at(found["device"], error)]
     garbage = collect_garbage(run)
     segments = _segments(found["device"])
-    limit = found["memory_limit"] or _limit(found["device"])
+    limit = _least(found["memory_limit"], _limit(found["device"]))
     settings = advice(simulate(run, memory=limit, device=found["device"], compare=True))
     free = [size for segment in segments for size, in_use in segment.blocks if not in_use]
     return OomFacts(
@@ -94,8 +97,12 @@ def freed_cache(run: Run, limit: int | None, device: str) -> list[str]:
     return ["torch.cuda.empty_cache() after each step lets this allocation pass."]
 
 
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def _limit(device: str) -> int | None:
-    """What the allocator could have had, on a device that nobody gave a limit."""
+    """What the allocator could have had, with what else is on the device."""
     if not device.startswith("cuda"):
         return None
     free, _ = torch.cuda.mem_get_info(device)

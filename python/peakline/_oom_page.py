@@ -8,6 +8,7 @@ from typing import Any
 
 from peakline._holders import NOT_FOUND
 from peakline._oom_facts import OomFacts, Segment
+from peakline._stacks import own_place
 from peakline.run import format_size
 
 _WIDTH, _ROW, _GAP = 960, 14, 4  # of the picture, in pixels
@@ -16,7 +17,8 @@ _ROWS = 15
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --used: #4477aa; --free: #ee8866; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; padding: 0 1em; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 980px; margin: 2em auto; padding: 0 1em;
+       overflow-wrap: anywhere; }
 h1 { font-size: 1.4em } h2 { font-size: 1.1em; margin-top: 2em }
 table { border-collapse: collapse; width: 100% }
 td, th { text-align: left; padding: .2em .6em; border-bottom: 1px solid var(--line);
@@ -32,6 +34,7 @@ def render(facts: OomFacts) -> str:
     parts = [
         f"<h1>Out of memory on {_text(facts.device)}</h1>",
         f"<p>{_asked(facts)}</p>",
+        _asked_by(failure),
         f"<pre>{_text(facts.message)}</pre>",
         _stack("Which line asked", failure["stack"]),
         _stack("In backward: the line of the forward call", failure["forward"]),
@@ -66,6 +69,14 @@ def _asked(facts: OomFacts) -> str:
         f"{_text(', '.join(part for part in where if part))}. {format_size(failure['allocated'])} "
         f"were allocated and {format_size(failure['reserved'])} reserved{limit}."
     )
+
+
+def _asked_by(failure: dict[str, Any]) -> str:
+    """The program's own line: stacks below begin with those of torch."""
+    caller, forward = own_place(failure["stack"]), own_place(failure["forward"])
+    if forward is not None and caller is not None:
+        return f"<p>The backward of {_place(forward)}<br>asked, called by {_place(caller)}</p>"
+    return "" if caller is None else f"<p>{_place(caller)}<br>asked.</p>"
 
 
 def _place(place: dict[str, Any]) -> str:

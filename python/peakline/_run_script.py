@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from peakline._oom_facts import OomFacts
 
 BAD_USAGE = 2
+_FEW_STEPS = 3  # as an estimate takes
 
 _EXAMPLE = "example: peakline run train.py -o run.peak -- --epochs 1"
 
@@ -217,7 +218,8 @@ class _Again:
             _C.cost.Profile(gpu)
         except ValueError:
             return None
-        return ["--gpu", gpu, "--memory", str(facts.limit)]
+        steps = max(_FEW_STEPS, int(facts.failure["step"]))  # it has to come past that one
+        return ["--gpu", gpu, "--memory", str(facts.limit), "--steps", str(steps)]
 
 
 def _rank() -> dict[str, str]:

@@ -17,6 +17,9 @@ from peakline._steps import Steps
 from peakline._timing import Timing
 
 format_size = _C.format_size
+# A device, what grows there, whether all are asked for again, and the error that ended functions.
+_NameHolders = Callable[[str, list[dict[str, Any]], bool, BaseException | None], None]
+
 _NOTHING_YET = "nothing was allocated in this run yet, so there is nothing to say"
 
 
@@ -142,7 +145,7 @@ class Run:
         self._steps: Steps | None = None  # while it goes on
         self._live: LiveReader | None = None
         # While it goes on: fills in who holds what grows on a device.
-        self._name_holders: Callable[[str, list[dict[str, Any]], bool], None] | None = None
+        self._name_holders: _NameHolders | None = None
 
     def _answers(self) -> dict[str, Any]:
         grows = self._sync is not None and self._sync()
@@ -240,10 +243,16 @@ class Run:
         Asked while the run goes on, it looks for the holders then. A run that is over knows those
         that were found after its first steps.
         """
+        return self._growth_at(device)
+
+    def _growth_at(
+        self, device: str | torch.device | int | None, error: BaseException | None = None
+    ) -> list[GrowthUse]:
+        """The functions that `error` has just ended count as running."""
         found = self._device(device)
         rows = [dict(row) for row in found["growth"]]
         if self._name_holders is not None:
-            self._name_holders(found["name"], rows, True)
+            self._name_holders(found["name"], rows, True, error)
         return [_growth_use(row) for row in rows]
 
     def holders(self, n: int = 10, device: str | torch.device | int | None = None) -> list[Holder]:

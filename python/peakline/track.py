@@ -104,6 +104,8 @@ class Tracker:
         self._patches = Patches()
         self._session: _C.Session | None = None
         self._fake_cuda = False
+        # A virtual GPU's allocator is not torch's own.
+        self.write_settings: Callable[[], None] | None = None
         self.run: Run | None = None  # from start() on
         self.growth: GrowthHolders | None = None
 
@@ -294,15 +296,27 @@ class Tracker:
         if self._session is not None:
             self._session.info(key, value)
 
+    def note_settings(self) -> None:
+        """How the allocator is set by now, and its limits: for answers before the end."""
+        session = self._session
+        if session is None or not session.recording:
+            return
+        if self.write_settings is not None:
+            self.write_settings()
+        elif not self._fake_cuda and not self._virtual:
+            _cuda_baseline.write_settings(session)
+
     def ended_early(self, why: str) -> None:
         """More would have run, but for `why`: what the recording answers holds so far."""
         self.note("partial", why)
 
     def stop(self) -> None:
         """torch is as it was before start(); the recording is complete."""
-        session, self._session = self._session, None
-        if session is None:
+        if self._session is None:
             return
+        with self.faults:
+            self.note_settings()
+        session, self._session = self._session, None
         _RUNNING.remove(self)
         if self.run is not None:
             self.run._steps = None
@@ -321,7 +335,6 @@ class Tracker:
         session.label_alive()  # what the last step replaced after its backward
         if not self._fake_cuda and not self._virtual:
             _cuda_baseline.check_totals(session)
-            _cuda_baseline.write_settings(session)
 
 
 class track:

@@ -120,7 +120,7 @@ class virtual_gpu:
             tracker = Tracker([], [], ops=False, virtual=True, **options)
             run = tracker.start()
             stack.callback(tracker.stop)
-            stack.callback(_note_facts, tracker)
+            tracker.write_settings = lambda: _note_facts(tracker, self._memory())
             self._tracker = tracker
             self._run = run
             self.job.label_comm = tracker.label_comm
@@ -221,7 +221,7 @@ class virtual_gpu:
     def _facts(self) -> dict[str, str]:
         """What answers over the recording need to know about the devices."""
         gpu = _C.vgpu.properties(0)
-        limit = self._options["memory"] or gpu["total_memory"] - gpu["context"]
+        limit = self._memory()
         facts = {"gpu": str(gpu["name"])}
         facts |= _allocator_facts(_allocator_settings.in_environment())
         for i in range(_C.vgpu.device_count()):
@@ -230,6 +230,11 @@ class virtual_gpu:
             if self._options["memory"]:
                 facts[f"allocator_limit.cuda:{i}"] = str(limit)
         return facts
+
+    def _memory(self) -> int:
+        """What there is for the allocator of each device."""
+        gpu = _C.vgpu.properties(0)
+        return int(self._options["memory"] or gpu["total_memory"] - gpu["context"])
 
     def _stepped(self) -> None:
         if self._installed is not None:
@@ -252,13 +257,14 @@ class virtual_gpu:
         installed.restore()
 
 
-def _note_limits(tracker: Tracker) -> None:
-    """The program may have set limits of its own."""
+def _note_limits(tracker: Tracker, memory: int) -> None:
+    """The program may have set limits of its own: what is less holds."""
     for i in range(_C.vgpu.device_count()):
         fraction = _C.vgpu.get_memory_fraction(i)
         if fraction < 1.0:
             limit = int(fraction * _C.vgpu.properties(i)["total_memory"])
             tracker.note(f"allocator_limit.cuda:{i}", str(limit))
+            tracker.note(f"memory_limit.cuda:{i}", str(min(limit, memory)))
 
 
 def _note_streams(tracker: Tracker, times: StepTimes) -> None:
@@ -270,12 +276,12 @@ def _allocator_facts(conf: str) -> dict[str, str]:
     return _allocator_settings.facts(conf, _allocator_settings.virtual_release())
 
 
-def _note_facts(tracker: Tracker) -> None:
+def _note_facts(tracker: Tracker, memory: int) -> None:
     tracker.note("unknown_values", str(_C.vgpu.counters()["unknown_values"]))
     tracker.note("cudnn", _C.vgpu.cudnn()["version"])
     for key, value in _allocator_facts(_C.vgpu.allocator_settings()).items():
         tracker.note(key, value)
-    _note_limits(tracker)
+    _note_limits(tracker, memory)
 
 
 class _CallersEngine:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import peakline
 
@@ -75,3 +76,17 @@ def test_another_backend_is_refused(trace: Path) -> None:
 def test_a_size_that_is_none_is_refused(trace: Path) -> None:
     with pytest.raises(ValueError, match="24GiB"):
         peakline.simulate(trace, memory="plenty")
+
+
+def test_a_limit_that_the_program_sets_itself_holds(tmp_path: Path) -> None:
+    path = tmp_path / "run.peak"
+    with peakline.virtual_gpu(memory="2GiB") as run:
+        torch.cuda.set_per_process_memory_fraction((1 << 30) / torch.cuda.mem_get_info()[1])
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1 << 29, device="cuda")  # 2 GiB
+        torch.ones(1 << 20, device="cuda")
+        run.peak()  # so that a part of the recording is written before its end
+    run.save(path)
+    found = peakline.simulate(path)
+    assert found.memory_limit == 1 << 30
+    assert not found.fits

@@ -391,10 +391,9 @@ Result<SimulationResult> Simulator::finish() {
   return result;
 }
 
-// Facts may be written as late as the end of a run, so all of the recording is read for them,
-// unless they are there already.
-Result<RunInfo> facts_of(TraceReader& reader, const SourceOpener& open) {
-  if (reader.info().contains("allocator_conf")) return reader.info();
+// Facts may be written as late as the end of a run, and a program may change those of its beginning,
+// so all of the recording is read for them.
+Result<RunInfo> facts_of(const SourceOpener& open) {
   Result<std::unique_ptr<Source>> source = open();
   if (!source.ok()) return source.status();
   Result<TraceReader> all = TraceReader::open(std::move(source).value());
@@ -411,7 +410,7 @@ Result<SimulationResult> simulate_recording(std::unique_ptr<Source> source,
                                             const SimulateOptions& options) {
   Result<TraceReader> reader = TraceReader::open(std::move(source));
   if (!reader.ok()) return reader.status();
-  const Result<RunInfo> info = facts_of(*reader, open);
+  const Result<RunInfo> info = facts_of(open);
   if (!info.ok()) return info.status();
   Simulator simulator(options, reader->dictionary(), *info);
   for (;;) {

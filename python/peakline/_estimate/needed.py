@@ -38,9 +38,11 @@ class SecondPass:
         return made
 
     def reserved(self, rank: int | None, made: list[str]) -> int | None:
-        """What the script reserves without a limit; None when that could not be seen."""
+        """What the script reserves without a limit; None when that could not be seen, as where
+        it sets one itself."""
         found = self._again({"rank": rank, "made": made, "memory": _UNLIMITED})
-        return None if found is None or found["partial"] else found["peak_reserved"]
+        seen = found is not None and found["gpu_fits"] and not found["partial"]
+        return found["peak_reserved"] if found is not None and seen else None
 
     def with_change(
         self, rank: int | None, made: list[str], change: Change, seconds: float

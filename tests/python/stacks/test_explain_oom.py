@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import peakline
+from peakline import _cuda_baseline
 
 
 def fill(device: str) -> None:
@@ -109,6 +110,72 @@ def test_what_helps_is_tried_before_it_is_said_and_nothing_that_is_on(tmp_path, 
     monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
     with peakline.virtual_gpu(memory="512MiB"):
         eight("cuda")
+
+
+def half(device: str) -> None:
+    torch.cuda.set_per_process_memory_fraction((1 << 30) / torch.cuda.mem_get_info()[1])
+    fill(device)
+
+
+def test_advice_keeps_to_the_limit_that_the_program_has_set_itself(tmp_path):
+    page = tmp_path / "oom.html"
+    with (
+        peakline.virtual_gpu(memory="2GiB") as run,
+        pytest.raises(torch.OutOfMemoryError),
+        peakline.explain_oom(page),
+    ):
+        half("cuda")
+    assert "reserved of 1.000 GiB" in page.read_text()
+    assert "No other setting of the allocator lets this allocation pass" in page.read_text()
+    assert json.loads(run.to_json())["memory_limit"] == 1 << 30
+
+
+def test_the_settings_of_a_real_allocator_are_known_before_advice_is_given(tmp_path, monkeypatch):
+    happened = []
+    answers = peakline.Run.to_json
+
+    def asked(run):
+        happened.append("asked")
+        return answers(run)
+
+    monkeypatch.setattr(_cuda_baseline, "write_settings", lambda _: happened.append("told"))
+    monkeypatch.setattr(peakline.Run, "to_json", asked)
+    error = torch.OutOfMemoryError("made up")
+    with pytest.raises(torch.OutOfMemoryError), peakline.explain_oom(tmp_path / "oom.html"):
+        raise error
+    assert happened == ["told", "asked", "told"]
+
+
+KEEPS = """
+import torch
+
+def train(device):
+    weight = torch.ones(1 << 20, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    kept = []
+    while True:
+        scores = (weight * 2).repeat(8)  # 32 MiB
+        scores.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        kept.append(scores)
+
+train("cuda")
+"""
+
+
+def test_who_holds_what_grows_is_named_by_its_variable_though_the_function_has_ended(tmp_path):
+    page, _ = explained_alone(tmp_path, KEEPS)
+    assert "Grows with every step" in page
+    assert "held by <code>train(): kept[…]</code>" in page
+
+
+def test_the_programs_own_line_stands_before_torchs(tmp_path):
+    program = GROWS.replace("x = torch.ones(1 << 22, device=device)", "x = weight")
+    page, _ = explained_alone(
+        tmp_path, program.replace("x * weight", "torch.nn.functional.silu(x)")
+    )
+    assert page.index("program.py:8</code>") < page.index("torch/nn/functional.py")
 
 
 def test_nothing_is_written_when_nothing_happens(tmp_path):

@@ -180,10 +180,31 @@ def test_run_tries_on_a_gpu_like_the_real_one(tmp_path, monkeypatch, capsys):
     args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=60.0)
     again = _Again(args)
     again.batch._sizes.append(Size("batch_size", 4096))
-    facts = SimpleNamespace(device="cuda:0", limit=200 * MiB)
+    facts = SimpleNamespace(device="cuda:0", limit=200 * MiB, failure={"step": 1})
     (said,) = again.advice(facts)
     assert said.startswith("--batch_size 1024 instead of 4096 fits")
     assert "trying a smaller --batch_size, for 60 s at most" in capsys.readouterr().err
-    assert again.advice(SimpleNamespace(device="cpu", limit=200 * MiB)) == []
+    assert again.advice(SimpleNamespace(**vars(facts) | {"device": "cpu"})) == []
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Nobody's GPU")
     assert again.advice(facts) == []
+
+
+def test_what_is_tried_comes_past_the_step_that_failed(tmp_path, monkeypatch):
+    from peakline._run_script import _Again
+
+    leaks = SCRIPT.replace("range(3)", "range(9)")
+    leaks = leaks.replace("for _ in range(9)", "kept = []\nfor _ in range(9)")
+    leaks = leaks.replace("    optimizer.step()", "    kept.append(x * 1)\n    optimizer.step()")
+    (tmp_path / "train.py").write_text(leaks)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=60.0)
+    again = _Again(args)
+    again.batch._sizes.append(Size("batch_size", 4096))
+
+    def advice(step: int) -> str:
+        facts = SimpleNamespace(device="cuda:0", limit=200 * MiB, failure={"step": step})
+        return "".join(again.advice(facts))
+
+    assert advice(1).startswith("--batch_size 1024 instead of 4096 fits")
+    assert advice(9) != advice(1)
