@@ -1,11 +1,13 @@
 """Recomputation at the same peak, beside others: `python benchmarks/plan_overhead.py [--compiled]`.
 
 For GPT-2, Llama-1B and ViT-large shapes, the others' plan is applied and estimated on a virtual
-H200; then the fastest of our plans that needs no more memory is taken. Both are estimates by the
-same clock, of the same program; nothing here was measured on a GPU.
+H200; then what its peak allows is searched as `peakline plan` does, with bytes that are allocated
+in place of those reserved. Both are estimates by the same clock, of the same program; nothing here
+was measured on a GPU.
 
 The others: upstream's `sac_milp` (its problem, solved to the end by HiGHS, and its choice of ops
-for each module), and with --compiled `activation_memory_budget` of torch.compile.
+for each module), and with --compiled `activation_memory_budget` of torch.compile, which is then one
+of our levers, too: --alone leaves it out.
 
 `sac_milp` is applied by torch's own contexts. Ours run less Python for each op, which counts where
 the host is the busier one: --same-contexts applies both by ours, so that only choices differ.
@@ -14,14 +16,13 @@ the host is the busier one: --same-contexts applies both by ours, so that only c
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
 import functools
 import gc
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,13 @@ from torch.utils.checkpoint import (
 )
 
 import peakline
-from peakline._plan.applied import Applied
-from peakline._plan.document import Plan, parse
+from peakline._plan import search
+from peakline._plan.document import Plan
+from peakline._plan.in_process import FunctionTries
+from peakline._plan.probe import Found
+from peakline._plan.search import Search
 from peakline._plan.selective import Rules, contexts
+from peakline._plan.tried import Tried
 from peakline.ilp_utils import aggregate_stats, parse_module_info
 from peakline.mem_tracker import MemTracker, _ModState
 from peakline.runtime_estimator import RuntimeEstimator
@@ -142,12 +147,12 @@ def train(
         optimizer.zero_grad()
 
 
-def estimate(run: Callable[[], None], plan: Plan | None = None) -> tuple[int, float]:
+def estimate(run: Callable[[], None]) -> tuple[int, float]:
     """Bytes allocated and milliseconds of a step."""
     gc.collect()
     torch._dynamo.reset()
     gpu = peakline.virtual_gpu("h200", memory=2**48)
-    with Applied(plan).before(gpu) if plan else contextlib.nullcontext(), gpu as recording:
+    with gpu as recording:
         run()
         times = gpu.times.typical() if gpu.times else None
     return json.loads(recording.to_json())["peak_allocated"], times.elapsed_ms if times else 0.0
@@ -244,9 +249,37 @@ class _OurContexts:
         return CheckpointPolicy.MUST_SAVE
 
 
-def ours(run: Callable[[], None]) -> list[tuple[int, float, dict[str, Any]]]:
-    found = peakline.plan(run, memory=2**47, levers=["activations"])
-    return [(one["peak_allocated"], one["step_ms"], one["plan"]) for one in found.plans]
+class Ours(FunctionTries):
+    """Plans by what they allocate, as the others' peaks are; each is estimated once."""
+
+    def __init__(self, case: Case, layers: int, compiled: bool) -> None:
+        super().__init__(lambda: train(case, layers, None, compiled), "h200")
+        self._eager = FunctionTries(lambda: train(case, layers), "h200")
+        self._compiled = compiled
+        self._known: dict[str, Tried | None] = {}
+        self._found: Found | None = None
+
+    def best(self, peak: int, levers: Sequence[str]) -> Tried | None:
+        return Search(self, [], levers).run(peak).chosen
+
+    def probe_and_ask(self, base: Plan) -> tuple[Found, Tried]:
+        if self._found is None:
+            self._found, _ = self._eager.probe_and_ask(base)
+            self._found.facts.compiles = self._compiled
+        plain = self._try(base)
+        assert plain is not None
+        return self._found, plain
+
+    def _try(self, plan: Plan) -> Tried | None:
+        text = plan.dumps()
+        if text not in self._known:
+            torch._dynamo.reset()
+            self._known[text] = super()._try(plan)
+        return self._known[text]
+
+    def _run(self, plan: Plan, around: Any) -> dict[str, Any]:
+        answer = super()._run(plan, around)
+        return answer | {"peak_reserved": answer["peak_allocated"]}
 
 
 def theirs_milp(case: Case, layers: int, same_contexts: bool) -> Iterator[tuple[str, int, float]]:
@@ -271,7 +304,8 @@ def theirs_budget(case: Case, layers: int) -> Iterator[tuple[str, int, float]]:
 
     for share in SHARES:
         with config.patch(activation_memory_budget=share):
-            yield (f"budget {share}", *estimate(lambda: train(case, layers, None, True)))
+            found = estimate(lambda: train(case, layers, None, True))
+        yield (f"budget {share}", *found)
 
 
 def main() -> int:
@@ -279,33 +313,38 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(CASES))
     parser.add_argument("--layers", type=int, help="cut models to so many layers")
     parser.add_argument("--compiled", action="store_true", help="beside activation_memory_budget")
+    parser.add_argument("--alone", action="store_true", help="recomputation of ours alone")
+    parser.add_argument("--rungs", type=int, default=5, help="of the ladder, with --compiled")
     parser.add_argument("--same-contexts", action="store_true", help="apply both by our contexts")
     args = parser.parse_args()
     print(f"{'model':>10} {'other':>14} {'peak':>10} {'overhead':>9}   {'our peak':>10} overhead")
+    if args.compiled:  # each plan is compiled anew
+        search._RUNGS = args.rungs
     for name in args.models.split(","):
-        case = CASES[name]
-        layers = min(args.layers or case.layers, case.layers)
-        compare(name, case, layers, args.compiled, args.same_contexts)
+        compare(name, args)
     return 0
 
 
-def compare(name: str, case: Case, layers: int, compiled: bool, same_contexts: bool) -> None:
-    plans = ours(lambda: train(case, layers))
-    if compiled:  # the same plans, compiled: one in three, since each is compiled anew
-        kept = sorted(plans, key=lambda one: one[0])[::3]
-        plans = [
-            (*estimate(lambda: train(case, layers, None, True), parse(plan)), plan)
-            for _, _, plan in kept
-        ]
-    _, plain = estimate(lambda: train(case, layers, None, compiled))
-    others = theirs_budget(case, layers) if compiled else theirs_milp(case, layers, same_contexts)
+def compare(name: str, args: argparse.Namespace) -> None:
+    case = CASES[name]
+    layers = min(args.layers or case.layers, case.layers)
+    levers = ["activations"]
+    levers += ["compile.activation_memory_budget"] if args.compiled and not args.alone else []
+    tries = Ours(case, layers, args.compiled)
+    _, plain = estimate(lambda: train(case, layers, None, args.compiled))
+    if args.compiled:
+        others = theirs_budget(case, layers)
+    else:
+        others = theirs_milp(case, layers, args.same_contexts)
     for other, peak, ms in others:
         if not ms:
             print(f"{name:>10} {other:>14}   no plan", flush=True)
             continue
-        below = [(time, size) for size, time, _ in plans if size <= peak]
-        time, size = min(below, default=(0.0, 0))
-        told = f"{size / 2**30:8.2f}Gi {time / plain - 1:7.1%}" if below else "no plan as small"
+        best = tries.best(peak, levers)
+        told = "no plan as small"
+        if best is not None:
+            told = f"{best.allocated / 2**30:8.2f}Gi {best.step_ms / plain - 1:7.1%}"
+            told += f"  {'; '.join(best.plan.changes())[:90]}"
         print(
             f"{name:>10} {other:>14} {peak / 2**30:8.2f}Gi {ms / plain - 1:8.1%}   {told}",
             flush=True,

@@ -3,7 +3,8 @@
 What is estimated does not depend on the budget: the script as it is, every lever alone, and the
 rungs of ladders of checkpointing, from an integer program each. The fastest of those that fit is
 taken. So a smaller budget never gives a higher peak: either the same plan still fits and is still
-the fastest, or whatever is taken lies under the smaller budget and the first plan does not.
+the fastest, or whatever is taken lies under the smaller budget and the first plan does not. Only
+then is looked for a faster one that uses what the budget leaves idle (`between.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from peakline._fit.variables import Variable, spread
+from peakline._plan import between
 from peakline._plan.arguments import ACTIVATIONS
 from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
@@ -41,6 +43,7 @@ class Outcome:
     chosen: Tried | None
     tried: list[Tried] = field(default_factory=list)
     sizes: list[Size] = field(default_factory=list)  # that the script has: batch, length
+    idle: list[str] = field(default_factory=list)  # levers that the script has no use for
 
     @property
     def floor(self) -> Tried:
@@ -90,6 +93,10 @@ class Search:
         self._vary = list(vary)
         self._levers = set(levers)
         self._tried: dict[str, Tried] = {}
+        # What makes the rungs of the ladder of each value of the script's arguments, and the rungs.
+        self._layers: Layers | None = None
+        self._rungs: list[tuple[float, Plan]] = []
+        self._model = ""
 
     def run(self, budget: int) -> Outcome:
         points = list(_points(self._vary))
@@ -101,7 +108,31 @@ class Search:
         tried = list(self._tried.values())
         fitting = [one for one in tried if one.needs <= budget]
         best = min(fitting, key=_rank, default=None)
-        return Outcome(first, best, tried, found.facts.sizes)
+        if best is not None:
+            finer = self._between_rungs(best, free, budget)
+            tried, best = [*tried, *finer], [best, *finer][-1]
+        idle = [key for key in BY_KEY if key in self._levers and not self._uses(key, found)]
+        return Outcome(first, best, tried, found.facts.sizes, idle)
+
+    @staticmethod
+    def _uses(key: str, found: Found) -> bool:
+        return bool(BY_KEY[key].tries(found.facts))
+
+    def _between_rungs(self, chosen: Tried, free: dict[str, Any], budget: int) -> list[Tried]:
+        layers = self._layers
+        if layers is None:
+            return []
+
+        def same_point(plan: Plan) -> Plan:
+            return replace(plan, levers=free, arguments=chosen.plan.arguments)
+
+        def at(share: float) -> Plan | None:
+            plan = _plan_at(self._model, layers, share)
+            return None if plan is None else same_point(plan)
+
+        known = [(share, self._tried.get(same_point(rung).dumps())) for share, rung in self._rungs]
+        rungs = [(share, one) for share, one in known if one is not None]
+        return between.refine(chosen, rungs, at, self._tries.ask, _rank, budget)
 
     def _ask(self, plans: Sequence[Plan]) -> None:
         self._add([one for one in self._tries.ask(plans) if one is not None])
@@ -161,7 +192,7 @@ class Search:
         costly: list[dict[str, Any]],
         found: Found,
     ) -> list[Plan]:
-        main, short, offloading = [Plan()], [Plan()], list[Plan]()
+        main, short, more = [(1.0, Plan())], [Plan()], list[Plan]()
         layers = Layers(found.kinds) if ACTIVATIONS in self._levers else None
         if layers is not None and layers.can_save:
             if len(points) == 1:
@@ -170,13 +201,15 @@ class Search:
                 main = _ladder(found.model, layers, _RUNGS)
             else:  # how busy the host is differs from value to value
                 main = _ladder(found.model, layers, _FEW_RUNGS)
-                main += _ladder(found.model, layers.whole(), _FEW_RUNGS // 2)
-            short = _ladder(found.model, layers, 2)
+                more = _plans(_ladder(found.model, layers.whole(), _FEW_RUNGS // 2))
+            self._model, self._layers, self._rungs = found.model, layers, main
+            short = _plans(_ladder(found.model, layers, 2))
             sent = Layers(found.kinds, found.pcie_gbps)
-            offloading = _ladder(found.model, sent, 2)[:2] if sent.offloads else []
+            more += _plans(_ladder(found.model, sent, 2))[:2] if sent.offloads else []
         plans = []
         for point in points:
-            plans += [replace(rung, levers=free, arguments=point) for rung in (*main, *offloading)]
+            rungs = [*_plans(main), *more]
+            plans += [replace(rung, levers=free, arguments=point) for rung in rungs]
             for levers in _with_each(free, costly):
                 apart = any(not BY_KEY[key].beside_activations for key in levers)
                 rungs = [Plan()] if apart else short
@@ -191,10 +224,19 @@ def _points(vary: Sequence[Variable]) -> Iterator[dict[str, int]]:
         yield dict(zip(names, values, strict=True))
 
 
-def _ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
-    """Plans of checkpointing alone, from the least memory to none."""
-    made = [layers.plan(rung / rungs) for rung in range(rungs)]
-    return [Plan(model, entries) for entries in made if entries] + [Plan()]
+def _ladder(model: str, layers: Layers, rungs: int) -> list[tuple[float, Plan]]:
+    """Plans of checkpointing alone and their shares of the memory, from the least to all."""
+    made = [(rung / rungs, _plan_at(model, layers, rung / rungs)) for rung in range(rungs)]
+    return [(share, plan) for share, plan in made if plan is not None] + [(1.0, Plan())]
+
+
+def _plan_at(model: str, layers: Layers, share: float) -> Plan | None:
+    entries = layers.plan(share)
+    return Plan(model, entries) if entries else None
+
+
+def _plans(ladder: list[tuple[float, Plan]]) -> list[Plan]:
+    return [plan for _, plan in ladder]
 
 
 def _is_free(one: Tried, base: Tried) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from peakline import _C
-from peakline._plan.arguments import Orders
+from peakline._plan.arguments import Orders, usual_levers
 from peakline._plan.paste import lines_to_paste
 from peakline._plan.search import Outcome
 from peakline._plan.smaller import Smaller
@@ -28,6 +28,8 @@ def of_plan(
     if outcome.chosen is None:
         lines += ["", *_what_would(less, outcome, orders, budget)]
     lines += _dropped(answer["cannot"])
+    if orders.levers != usual_levers():  # they were asked for by name
+        lines += [f"{key}: the script has nothing that it could change." for key in outcome.idle]
     lines += _unused(outcome.without_effect())
     if outcome.chosen is not None and not outcome.chosen.plan.is_empty:
         lines += ["", "To have it", *(f"  {line}" for line in _how(outcome.chosen, orders))]

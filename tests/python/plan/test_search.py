@@ -85,21 +85,21 @@ class Numbers:
 
 
 @functools.cache
-def _ladder_once(rungs: int, offloads: bool) -> list[Plan]:
+def _plan_once(share: float, offloads: bool) -> Plan | None:
     layers = Layers(found().kinds, found().pcie_gbps if offloads else 0.0)
-    return _LADDER("Model", layers, rungs)
+    return _PLAN_AT("Model", layers, share)
 
 
-_LADDER = search._ladder
+_PLAN_AT = search._plan_at
 
 
-def _known_ladder(model: str, layers: Layers, rungs: int) -> list[Plan]:
+def _known_plan(model: str, layers: Layers, share: float) -> Plan | None:
     """The solver's answers are the same in every search: only estimates differ."""
-    return _ladder_once(rungs, layers.offloads)
+    return _plan_once(share, layers.offloads)
 
 
 def _searched(noise: Sequence[float], budget: int) -> Outcome:
-    with mock.patch.object(search, "_ladder", _known_ladder):
+    with mock.patch.object(search, "_plan_at", _known_plan):
         return Search(Numbers(noise), [], usual_levers()).run(budget)
 
 
@@ -193,6 +193,39 @@ def test_a_faster_optimizer_is_taken_though_it_needs_a_little_more() -> None:
     assert outcome.chosen is not None
     assert outcome.chosen.plan.activations
     assert outcome.chosen.plan.levers == {"optimizer.implementation": "fused"}
+
+
+def test_what_a_budget_leaves_idle_between_two_rungs_is_used() -> None:
+    class Smooth(Numbers):
+        """Each op that is kept needs 7 MiB and saves 1 ms."""
+
+        def _answer(self, plan: Plan) -> Tried:
+            made = super()._answer(plan).answer
+            recomputed = sum(
+                len(entry.modules) * (len(LAYER.ops) - len(kept(entry)))
+                for entry in plan.activations
+            )
+            made["peak_reserved"] = (10_000 - 7 * recomputed) * MIB
+            made["step_ms"] = 100.0 + recomputed
+            return Tried(plan, made)
+
+    def idle(budget: int) -> int:
+        outcome = Search(Smooth([1.0]), [], ["activations"]).run(budget)
+        assert outcome.chosen is not None
+        assert outcome.pareto(budget)[0] is outcome.chosen
+        return budget - outcome.chosen.needs
+
+    with mock.patch.object(search.between, "_ROUNDS", 0):
+        coarse = [idle(budget * MIB) for budget in range(9_700, 10_000, 10)]
+    fine = [idle(budget * MIB) for budget in range(9_700, 10_000, 10)]
+    assert all(a <= b for a, b in zip(fine, coarse, strict=True))
+    assert sum(fine) < sum(coarse) * 0.7
+
+
+def test_levers_that_the_script_has_no_use_for_are_named() -> None:
+    levers = ["fsdp.wrap", "optimizer.implementation", "compile.activation_memory_budget"]
+    outcome = Search(Numbers([1.0]), [], levers).run(2000 * MIB)
+    assert outcome.idle == ["compile.activation_memory_budget", "fsdp.wrap"]
 
 
 def test_arguments_that_change_nothing_are_found() -> None:
