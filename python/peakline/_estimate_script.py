@@ -97,7 +97,7 @@ class _Estimate:
         job.set_environment(args, self._rank)
         try:
             if args.step_on:
-                check(args.step_on, self._program)
+                args.step_on = check(args.step_on, self._program)
             self._gpu = gpu = virtual_gpu(
                 args.gpu,
                 memory=args.memory,

@@ -36,6 +36,7 @@ class Script:
         with open(path, "rb") as source:
             self._code = source.read()
         self._path = path
+        self.name = Path(path).stem
         self._main = _new_main()
         self._main.__file__ = path
         sys.argv = [path, *args]
@@ -68,7 +69,7 @@ class Module:
     """The module as `python -m` would run it."""
 
     def __init__(self, name: str, args: list[str]) -> None:
-        self._name = name
+        self._name = self.name = name
         sys.argv = [name, *args]
         sys.path[0] = os.getcwd()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +122,8 @@ class FirstInputs:
 
     def __init__(self) -> None:
         self._handle: Any = None
-        self._root: nn.Module | None = None
+        # A program that lets its model go must not find it here.
+        self._root: weakref.ref[nn.Module] | None = None
         self._samples = 0
         self._tokens = 0
         self._seen = 0
@@ -133,7 +135,9 @@ class FirstInputs:
         if self._seen == 1 and not self._compiles():
             self._handle = register_module_forward_pre_hook(self._found)
         elif self._seen == 2 and self._root is not None:
-            self._handle = self._root.register_forward_pre_hook(self._called, with_kwargs=True)
+            root = self._root()
+            if root is not None:
+                self._handle = root.register_forward_pre_hook(self._called, with_kwargs=True)
         elif self._seen == 2 and self._compiles():
             self._handle = _CompiledCalls(self._called)
 
@@ -153,7 +157,7 @@ class FirstInputs:
 
     def _found(self, module: nn.Module, args: Any) -> None:
         if self._root is None:
-            self._root = module
+            self._root = weakref.ref(module)
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and t.dim()]

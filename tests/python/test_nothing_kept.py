@@ -43,6 +43,25 @@ def test_a_run_that_is_kept_keeps_no_model(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_the_program_lets_go_is_gone_while_the_run_goes_on(kind: str) -> None:
+    with KINDS[kind]():
+        for _ in range(2):
+            seen = trial()
+            gc.collect()
+            assert [ref() for ref in seen] == [None, None, None]
+
+
+def trial() -> list[weakref.ref[Any]]:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        model(torch.ones(2, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [weakref.ref(model), weakref.ref(model[0].weight), weakref.ref(optimizer)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_entering_and_leaving_leaves_nothing(kind: str) -> None:
     before = trackers()
     for _ in range(3):

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -62,6 +63,12 @@ Found sort_index(const Call& call, int result) {
 Found last_dimension(const Call& call, int) {
   const c10::IValue last(std::int64_t{-1});
   return index_along(call, &last);
+}
+// nonzero(self): a column for each dimension. All of them have one interval, that of the longest.
+Found longest_dimension(const Call& call, int) {
+  const at::IntArrayRef sizes = call.args[0].toTensor().sizes();
+  const std::int64_t longest = sizes.empty() ? 1 : *std::max_element(sizes.begin(), sizes.end());
+  return longest == 0 ? std::nullopt : Found(Range{0, static_cast<double>(longest - 1)});
 }
 Found count(const Call& call, int) {
   return Range{0, static_cast<double>(call.args[0].toTensor().numel())};
@@ -161,6 +168,7 @@ void add_reductions(RuleMap& rules) {
         "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"}) {
     rules[name] = {.range = at_least_zero};
   }
+  rules["nonzero"] = {.range = longest_dimension};
   rules["count_nonzero"] = {.kind = Kind::kReduceSum, .range = count};
 }
 

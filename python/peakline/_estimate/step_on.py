@@ -28,16 +28,30 @@ def full_name(given: str) -> str:
     return given if given == FORWARD or "." in given else f"{_MAIN}.{given}"
 
 
-def check(name: str, program: Script | Module) -> None:
-    """Before the program runs: a name that cannot be right would let it run for ever."""
+def check(name: str, program: Script | Module) -> str:
+    """The name, of the script where it is one of the script's own. Refused before the program runs
+    where it cannot be right, which would let it run for ever."""
     if name == FORWARD:
-        return
+        return name
+    name = _of_script(name, program)
     first, *rest = name.split(".")
     if first == _MAIN:
         if not program.defines(rest[0]):
             raise ValueError(f"--step-on names {rest[0]}, which the script does not define")
     elif first not in sys.modules and importlib.util.find_spec(first) is None:
         raise ValueError(f"--step-on names {name}, and there is no module {first}")
+    return name
+
+
+def _of_script(name: str, program: Script | Module) -> str:
+    """train.py's Trainer.step may be called train.Trainer.step, and Trainer.step."""
+    if name.startswith(program.name + "."):
+        return f"{_MAIN}.{name.removeprefix(program.name + '.')}"
+    first = name.partition(".")[0]
+    if first in sys.modules or importlib.util.find_spec(first) is not None:
+        return name
+    defined = isinstance(program, Script) and program.defines(first)
+    return f"{_MAIN}.{name}" if defined else name
 
 
 class NamedSteps:

@@ -10,6 +10,7 @@ from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
     _accelerator,
+    _argument_checks,
     _bitsandbytes,
     _compiled,
     _cuda_sources,
@@ -35,6 +36,7 @@ from peakline._virtual_cuda import (
     _stand_ins,
     _storage,
     _streams,
+    _sync_batch_norm,
 )
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._job import Job
@@ -77,7 +79,7 @@ class Installed:
 
     def new_step(self) -> None:
         """The program has made a step."""
-        self._questions.new_step()
+        self._questions.went_on()
         self._engine.count_step()
 
     def restore(self) -> None:
@@ -108,6 +110,7 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         _parallel.install(patches)
         _random.install(patches, engine)
         _initializers.install(patches, engine)
+        _argument_checks.install(patches, engine)
         _compiled.install(patches, notes, engine, options)
         _stand_ins.install(patches, notes, engine, options)
         _cuda_sources.install(patches, notes, options)
@@ -118,6 +121,7 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         questions = _questions.install(patches, engine)
         _custom_ops.install(patches, questions)
         _missing_fakes.install(patches)
+        _sync_batch_norm.install(patches)
     except BaseException:
         patches.restore()
         raise

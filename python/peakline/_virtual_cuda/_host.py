@@ -10,6 +10,7 @@ import torch
 
 from peakline._patches import Patches
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._holes import is_left_out
 
 LARGE = 16 << 20  # as vgpu/host_memory.cc
 
@@ -25,7 +26,9 @@ def install(patches: Patches, engine: Engine) -> None:
     patches.set(writer, "write_record", _write_record(writer.write_record, engine))
     buffers: Any = torch.serialization._open_zipfile_writer_buffer
     patches.set(buffers, "__init__", _into_skippable(buffers.__init__))
-    load = _load(torch.load, engine)
+    mapped: dict[str, int] = {}
+    patches.set(storage, "from_file", staticmethod(_noting_place(storage.from_file, mapped)))
+    load = _load(torch.load, engine, mapped)
     patches.set(torch, "load", load)
     patches.set(torch.serialization, "load", load)
 
@@ -116,19 +119,46 @@ def _can_seek(stream: Any) -> bool:
     return bool(seekable() if seekable else hasattr(stream, "seek"))
 
 
-def _load(original: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+def _noting_place(original: Callable[..., Any], mapped: dict[str, int]) -> Callable[..., Any]:
+    """Notes at which address a file was mapped last."""
+
+    def from_file(filename: Any, *args: Any, **kwargs: Any) -> Any:
+        storage = original(filename, *args, **kwargs)
+        mapped[os.fspath(filename)] = storage.data_ptr()
+        return storage
+
+    return from_file
+
+
+def _load(
+    original: Callable[..., Any], engine: Engine, mapped: dict[str, int]
+) -> Callable[..., Any]:
     """Large files are mapped instead of read, and counted as if they had been read."""
 
     def load(f: Any, *args: Any, mmap: bool | None = None, **kwargs: Any) -> Any:
         if mmap is not None or not _is_large_zip(f):
             return original(f, *args, mmap=mmap, **kwargs)
         loaded = original(f, *args, mmap=True, **kwargs)
+        begin = mapped.pop(os.fspath(f), None)
+        without_bytes: dict[int, torch.UntypedStorage] = {}
         for tensor in _tensors(loaded):
-            if tensor.device.type == "cpu" and tensor.untyped_storage().nbytes() >= LARGE:
-                engine.count_on_host(tensor.untyped_storage())
+            storage = tensor.untyped_storage()
+            place, size = storage.data_ptr(), storage.nbytes()
+            if tensor.device.type != "cpu" or size < LARGE:
+                continue
+            if begin is not None and is_left_out(f, place - begin, size):
+                virtual = without_bytes.setdefault(place, torch.UntypedStorage(size))
+                _give(tensor, virtual)
+            else:
+                engine.count_on_host(storage)
         return loaded
 
     return load
+
+
+def _give(tensor: torch.Tensor, storage: torch.UntypedStorage) -> None:
+    with torch.no_grad():
+        tensor.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _is_large_zip(f: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -16,11 +17,12 @@ import torch
 
 from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
+from peakline._virtual_cuda import _bounded_loops
 from peakline._virtual_cuda._engine import Engine
 
-ENDLESS = 10_000  # questions of one line without a step in between
+ENDLESS = 10_000  # questions of one line while the program does not go on
 _TOLD_LINES = 3
-_OFTEN = 50  # questions of one line without a step, over so many seconds: it may be waiting
+_OFTEN = 50  # such questions of one line, over so many seconds: it may be waiting
 _PATIENCE = 5.0
 _clock = time.monotonic  # the real one, whatever a virtual GPU does to time
 
@@ -28,18 +30,20 @@ _HIDDEN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents
 _DECIDED = {
     "branch": "which way the program goes depends on values that nobody can know, at {lines}; "
     "--values changes the answers",
-    "size": "sizes depend on values that nobody can know, at {lines}; --values changes the answers",
+    "size": "sizes depend on values that nobody can know, at {lines}; masks and nonzero() count in "
+    "full where --values nonzero=SHARE does not say otherwise, and --values changes other answers",
 }
 _AGAIN = (
-    "{line} asked {count:,} times for a value that nobody can know, with no optimizer step in "
-    "between (--values, in Python values=, changes the answer)"
+    "{line} asked {count:,} times for a value that nobody can know, with no optimizer step, batch "
+    "or generated token in between (--values, in Python values=, changes the answer)"
 )
 
 
 _WAITING = (
     "{line} has asked {count:,} times in {seconds:.0f} seconds for a value that nobody can know, "
-    "with no optimizer step in between; if a loop there waits for it, --values (in Python values=) "
-    "changes the answer, and after {endless:,} times the estimate ends as partial"
+    "with no optimizer step, batch or generated token in between; if a loop there waits for it, "
+    "--values (in Python values=) changes the answer, and after {endless:,} times the estimate "
+    "ends as partial"
 )
 
 
@@ -49,22 +53,24 @@ class Questions:
 
     def __init__(self, clock: Callable[[], float] = _clock) -> None:
         self._clock = clock
-        self._first: dict[tuple[str, int], float] = {}  # since the last step
+        self._first: dict[tuple[str, int], float] = {}  # since it last went on
         self._waiting: set[tuple[str, int]] = set()  # lines that were told of
         self._told: dict[str, Counter[str]] = {kind: Counter() for kind in _DECIDED}
-        self._since_step: Counter[tuple[str, int]] = Counter()
+        self._since_then: Counter[tuple[str, int]] = Counter()
         self._thread = threading.local()
 
     def asked(self, what: str, decides: str) -> None:
+        if getattr(self._thread, "printing", False):
+            return
         filename, number = asking_line(sys._getframe(1))
         if decides == "numbers":
             decides = "size" if getattr(self._thread, "listing", False) else ""
         if decides:
             self._told[decides][_short(filename, number)] += 1
-        self._since_step[filename, number] += 1
+        self._since_then[filename, number] += 1
         self._tell_waiting((filename, number))
-        if self._since_step[filename, number] >= ENDLESS:
-            self._since_step.clear()  # cleaning up may ask again
+        if self._since_then[filename, number] >= ENDLESS:
+            self._since_then.clear()  # cleaning up may ask again
             line = _short(filename, number)
             raise EndlessQuestion(_AGAIN.format(line=line, count=ENDLESS))
 
@@ -72,15 +78,16 @@ class Questions:
         """Nobody shall wonder for minutes what an estimate does."""
         now = self._clock()
         seconds = now - self._first.setdefault(line, now)
-        count = self._since_step[line]
+        count = self._since_then[line]
         if line in self._waiting or count < _OFTEN or seconds < _PATIENCE:
             return
         self._waiting.add(line)
         text = _WAITING.format(line=_short(*line), count=count, seconds=seconds, endless=ENDLESS)
         print(f"peakline: {text}", file=sys.stderr, flush=True)
 
-    def new_step(self) -> None:
-        self._since_step.clear()
+    def went_on(self) -> None:
+        """The program made a step, or came to the next turn of a loop that ends by itself."""
+        self._since_then.clear()
         self._first.clear()
 
     def sentences(self) -> list[str]:
@@ -92,23 +99,33 @@ class Questions:
 
     def tolist(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Whole numbers that a program wants as a list are sizes of something."""
+        return self._during("listing", original)
 
-        def tolist(tensor: torch.Tensor) -> Any:
-            before = getattr(self._thread, "listing", False)
-            self._thread.listing = True
+    def text(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A tensor as text (Dynamo makes some for its guards) asks for every number, and only looks
+        different for another."""
+        return self._during("printing", original)
+
+    def _during(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before = getattr(self._thread, what, False)
+            setattr(self._thread, what, True)
             try:
-                return original(tensor)
+                return original(*args, **kwargs)
             finally:
-                self._thread.listing = before
+                setattr(self._thread, what, before)
 
-        return tolist
+        return call
 
 
 def install(patches: Patches, engine: Engine) -> Questions:
     questions = Questions()
     patches.set(torch.Tensor, "tolist", questions.tolist(torch.Tensor.tolist))
+    patches.set(torch._tensor_str, "_str", questions.text(torch._tensor_str._str))
     engine.on_unknown(questions.asked)
     patches.on_restore(lambda: engine.on_unknown(None))
+    _bounded_loops.install(patches, questions.went_on)
     return questions
 
 

@@ -79,6 +79,9 @@ class DoneWork(dist.Work):
         return done
 
 
+_GATHERS = ("_allgather_base", "all_gather_single")
+
+
 def install(patches: Patches, ours: Callable[[], bool]) -> None:
     """`ours`: whether the groups that are there belong to a virtual run."""
     for name in _METHODS:
@@ -87,10 +90,21 @@ def install(patches: Patches, ours: Callable[[], bool]) -> None:
             patches.set(dist.ProcessGroup, name, _with_result(method, ours))
 
 
+def _flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """NCCL takes an output of any shape; the fake group cuts it along its first dimension."""
+    if len(args) < 2:  # by name
+        return args
+    output, given, *others = args
+    if not (output.is_contiguous() and given.is_contiguous()):
+        return args
+    return output.view(-1), given.view(-1), *others
+
+
 def _with_result(method: Any, ours: Callable[[], bool]) -> Any:
     @functools.wraps(method)
     def collective(self: Any, *args: Any, **kwargs: Any) -> Any:
-        work = method(self, *args, **kwargs)
+        flat = _flat(args) if ours() and method.__name__ in _GATHERS else args
+        work = method(self, *flat, **kwargs)
         if work is None or not ours():
             return work
         results = args[0] if args else next(iter(kwargs.values()), [])

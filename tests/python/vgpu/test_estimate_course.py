@@ -451,6 +451,23 @@ def test_step_on_something_that_cannot_be_is_refused_before_the_script_runs(
     assert "step 0" not in done.stderr
 
 
+@pytest.mark.parametrize("name", ["own.go", "Own.go", "own.Own.go"])
+def test_step_on_takes_the_scripts_own_names_as_they_are_written_there(
+    folder: Path, estimate: Estimate, name: str
+) -> None:
+    body = "def go():\n    torch.zeros(9, device='cuda')\n"
+    if "Own" in name:
+        body = (
+            "class Own:\n    @staticmethod\n    def go():\n        torch.zeros(9, device='cuda')\n"
+        )
+    loop = "for _ in range(9):\n    " + ("Own.go()" if "Own" in name else "go()")
+    write(folder, "own.py", f"import torch\n{body}{loop}\n")
+    assert (
+        f"3 steps of __main__.{name.removeprefix('own.')}"
+        in estimate("own.py", "--step-on", name).stdout
+    )
+
+
 def test_step_on_finds_what_a_star_brings(folder: Path, estimate: Estimate) -> None:
     write(folder, "helper.py", "import torch\ndef go():\n    torch.zeros(9, device='cuda')\n")
     write(folder, "infer.py", "from helper import *\nfor _ in range(9):\n    go()\n")

@@ -116,6 +116,28 @@ def test_distributions_accept_what_a_healthy_run_gives_them() -> None:
         D.Normal(mean, -scale.abs() - 1, validate_args=True)
 
 
+def test_distributions_accept_rows_that_sum_to_one_and_products_that_are_positive() -> None:
+    """Which no interval of the elements tells."""
+    mean = nn.Linear(8, 4).cuda()(torch.randn(2, 8, device="cuda"))
+    scale = nn.functional.softplus(mean)
+    factor = torch.tril(torch.randn(4, 4, device="cuda"), -1) + torch.diag_embed(scale[0] + 1e-3)
+    for distribution in (
+        D.OneHotCategorical(logits=mean, validate_args=True),
+        D.OneHotCategoricalStraightThrough(probs=mean.softmax(-1), validate_args=True),
+        D.RelaxedOneHotCategorical(torch.ones((), device="cuda"), logits=mean, validate_args=True),
+        D.Dirichlet(scale, validate_args=True),
+        D.Beta(scale, scale + 1, validate_args=True),
+        D.Uniform(mean, mean + 2, validate_args=True),
+        D.MultivariateNormal(mean, torch.diag_embed(scale), validate_args=True),
+        D.MultivariateNormal(mean[0], factor @ factor.T, validate_args=True),
+        D.MultivariateNormal(mean[0], scale_tril=factor, validate_args=True),
+    ):
+        assert distribution.log_prob(distribution.sample()).is_cuda
+    wrong = -torch.eye(4, device="cuda")
+    with pytest.raises(ValueError, match="scale_tril"):
+        D.MultivariateNormal(mean[0], scale_tril=wrong, validate_args=True)
+
+
 def loss_of(model: nn.Module) -> torch.Tensor:
     loss: torch.Tensor = model(torch.randn(4, 8, device="cuda")).square().mean()
     return loss

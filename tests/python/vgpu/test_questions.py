@@ -53,7 +53,7 @@ def test_branches_and_sizes_are_told_by_the_line_that_asked() -> None:
     assert branch.startswith("which way the program goes depends on values that nobody can know")
     for what in ("size", "mask", "list"):
         assert f"{HERE}{line_of(what)}" in size
-    assert "--values" in size
+    assert "count in full where --values nonzero=SHARE" in size
 
 
 def test_lines_inside_torch_are_those_of_who_called_it() -> None:
@@ -103,6 +103,15 @@ def test_steps_in_between_are_no_endless_loop() -> None:
             for _ in range(ENDLESS * 2 // 3):
                 torch.rand((), device="cuda").item()
             optimizer.step()
+
+
+def test_a_tensor_as_text_decides_nothing_and_may_be_made_as_often_as_one_likes() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        numbers = torch.rand(500, device="cuda")
+        for _ in range(30):
+            assert "device='cuda:0'" in repr(numbers)
+    assert not [note for note in gpu.notes() if "nobody can know" in note]
 
 
 def test_known_values_may_be_asked_for_as_often_as_one_likes() -> None:

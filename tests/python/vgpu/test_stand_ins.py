@@ -140,11 +140,15 @@ def test_apex_lamb_holds_its_state_in_the_parameters_type() -> None:
     with peakline.virtual_gpu("h200"):
         from apex.optimizers import FusedAdam, FusedLAMB
 
-        net = nn.Linear(1024, 1024, bias=False, device="cuda", dtype=torch.bfloat16)
+        net = nn.Linear(1024, 1024, bias=False, device="cuda", dtype=torch.float16)
         optimizer = FusedLAMB(net.parameters())
-        net(torch.empty(8, 1024, device="cuda", dtype=torch.bfloat16)).sum().backward()
+        net(torch.empty(8, 1024, device="cuda", dtype=torch.float16)).sum().backward()
         kept, _, _ = grown(optimizer.step)
         assert kept == 2 * 2 * MIB
+        bfloat = nn.Parameter(torch.empty(8, device="cuda", dtype=torch.bfloat16))
+        bfloat.grad = torch.empty_like(bfloat)
+        with pytest.raises(RuntimeError, match="only support fp16 and fp32"):
+            FusedLAMB([bfloat]).step()
         with pytest.raises(RuntimeError, match="only supported with the capturable version"):
             FusedAdam(net.parameters(), master_weights=True)
 

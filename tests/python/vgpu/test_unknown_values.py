@@ -188,6 +188,17 @@ def test_answers_lie_in_their_range(gpu: peakline.virtual_gpu) -> None:
     assert torch.linalg.vector_norm(x).item() == pytest.approx(1)
 
 
+def test_places_of_a_mask_s_elements_are_indices(gpu: peakline.virtual_gpu) -> None:
+    places = (unknown(4, 20) > 0).nonzero()
+    asked_for_sizes = asked(gpu)
+    assert bool((places >= 0).all())
+    assert bool((places < 20).all())
+    assert asked(gpu) == asked_for_sizes
+    # As prompt lookup of transformers cuts what follows a match out of the prompt.
+    start = places[-1, 1] + 3
+    assert bool(start < torch.clamp(start + 3, max=20))
+
+
 def test_what_follows_from_an_answer_agrees_with_it(gpu: peakline.virtual_gpu) -> None:
     loss = unknown(8).sum()
     told = loss.item()

@@ -155,6 +155,24 @@ def test_saving_writes_no_bytes_and_loading_reads_none(run: peakline.Run, tmp_pa
     model.load_state_dict(loaded)
 
 
+def test_what_was_saved_without_bytes_is_unknown_when_it_comes_back(
+    run: peakline.Run, tmp_path: Path
+) -> None:
+    weight = nn.Linear(WIDE, WIDE).weight
+    torch.save(
+        {"one": weight, "tied": weight.detach(), "zeros": torch.zeros(4 * MIB, dtype=torch.int64)},
+        tmp_path / "model.pt",
+    )
+    loaded = torch.load(tmp_path / "model.pt")
+    assert loaded["one"].flatten()[5].item() != 0
+    assert loaded["one"].data_ptr() == loaded["tied"].data_ptr()
+    assert loaded["one"].requires_grad
+    assert host_peak(run) == 2 * (64 + 32) * MIB  # tied weights are one
+    # What does have bytes in the file is known.
+    assert loaded["zeros"].flatten()[5].item() == 0
+    assert not bool((loaded["zeros"] != 0).any())
+
+
 def test_batches_of_a_large_dataset_come_out_of_worker_processes(run: peakline.Run) -> None:
     data = torch.utils.data.TensorDataset(
         torch.randn(8000, 3, 32, 32), torch.randint(0, 10, (8000,))

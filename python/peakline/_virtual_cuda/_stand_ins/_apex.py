@@ -126,6 +126,8 @@ class FusedLAMB(_Fused):
         )
 
     def _make_state(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        if parameter.dtype not in (torch.float16, torch.float32):
+            raise RuntimeError("FusedLAMB only support fp16 and fp32.")
         state = self.state[parameter]
         for name in self.state_names:
             if name not in state:

@@ -273,7 +273,8 @@ class _Rotary(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return torch.empty_like(grads[0]), None, None, None
+        grad = grads[0] if ctx.inplace else torch.empty_like(grads[0])
+        return grad, None, None, None
 
 
 def apply_rotary_emb(
