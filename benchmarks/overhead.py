@@ -15,6 +15,7 @@ import json
 import math
 import platform
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -92,11 +93,18 @@ repeated: list[bool] = []
 
 
 @contextlib.contextmanager
-def tracked(subject: Subject, ops: bool = True) -> Iterator[Step]:
-    tracking = peakline.track(subject.model, subject.optimizer, ops=ops)
+def tracked(subject: Subject, ops: bool = True, stacks: str = "large") -> Iterator[Step]:
+    tracking = peakline.track(subject.model, subject.optimizer, ops=ops, stacks=stacks)
     with tracking:
         yield subject.step
         repeated.append(tracking._tracker.repeating)
+
+
+@contextlib.contextmanager
+def explained(subject: Subject) -> Iterator[Step]:
+    """Memory does not run out. Where nobody tracks, it tracks by itself."""
+    with tempfile.TemporaryDirectory() as folder, peakline.explain_oom(f"{folder}/oom.html"):
+        yield subject.step
 
 
 @contextlib.contextmanager
@@ -133,6 +141,9 @@ WAYS: dict[str, Callable[[Subject], contextlib.AbstractContextManager[Step]]] = 
     "nothing": untracked,
     "track": tracked,
     "track, ops=False": lambda subject: tracked(subject, ops=False),
+    "track, stacks=off": lambda subject: tracked(subject, stacks="off"),
+    "track, stacks=all": lambda subject: tracked(subject, stacks="all"),
+    "explain_oom": explained,
     "torch MemTracker": upstream,
     "torch.profiler, memory": profiled,
 }

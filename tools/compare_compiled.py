@@ -53,7 +53,7 @@ def peaks(build: Any) -> dict[str, Any]:
     import torch
 
     step = build("cuda")
-    steps, seconds = [], []
+    steps, requested, seconds = [], [], []
     for _ in range(STEPS):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -62,7 +62,8 @@ def peaks(build: Any) -> dict[str, Any]:
         torch.cuda.synchronize()
         seconds.append(round(time.perf_counter() - start, 3))
         steps.append([torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()])
-    return {"steps": steps, "seconds": seconds}
+        requested.append(torch.cuda.memory_stats()["requested_bytes.all.peak"])
+    return {"steps": steps, "requested": requested, "seconds": seconds}
 
 
 def run_all(models: str, virtual: bool, only: list[str]) -> dict[str, Any]:
@@ -113,9 +114,20 @@ def compare(predicted: dict[str, Any], measured: dict[str, Any]) -> None:
             f"{name:26} {rows[1][0]:14,} {off[0]:+7.2f}% {rows[1][1]:14,} {off[1]:+7.2f}%  "
             f"{first:+.2f}%"
         )
+    compare_requested(predicted, measured)
     compare_times(predicted, measured)
     if errors:
         print(f"median error of allocated {median(errors):.2f}%, largest {max(errors):.2f}%")
+
+
+def compare_requested(predicted: dict[str, Any], measured: dict[str, Any]) -> None:
+    """What was asked for has no rest of a block that was not worth splitting: where it is the same
+    and what was allocated is not, blocks were only taken in another order."""
+    for name, real in measured.items():
+        guess = predicted.get(name, {})
+        if "requested" in real and "requested" in guess:
+            off = [a - b for a, b in zip(guess["requested"], real["requested"], strict=True)]
+            print(f"{name:26} asked for, predicted less real in bytes: {off}")
 
 
 def compare_times(predicted: dict[str, Any], measured: dict[str, Any]) -> None:

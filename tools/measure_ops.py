@@ -23,6 +23,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from accuracy import (
     fresh_cases,
     fresh_models,
     fsdp_models,
+    later_program_models,
     later_zoo_models,
     models,
     op_cases,
@@ -51,6 +53,7 @@ SETS: dict[str, tuple[Any, Any]] = {
     "fsdp": (None, fsdp_models),
     "unseen": (unseen_cases, unseen_models),
     "programs": (None, program_models),
+    "later_programs": (None, later_program_models),
     "zoo": (None, zoo_models),
     "later_zoo": (None, later_zoo_models),
 }
@@ -277,20 +280,24 @@ def builders_of(args: argparse.Namespace) -> dict[str, Callable[[str], Callable[
 
 def measure_models(args: argparse.Namespace) -> None:
     begin = time.monotonic()
-    builders = builders_of(args)
-    rows = []
-    for name in args.names or builders:
-        command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
-        command += ["--workloads", args.workloads] if args.workloads else []
-        command += ["--virtual", args.virtual] if args.virtual else []
-        command += ["--set", args.set]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
-        rows.append(
-            lines[-1][4:] if lines else json.dumps({"name": name, "error": done.stderr[-400:]})
-        )
-        (args.out / "models.jsonl").write_text("".join(row + "\n" for row in rows))
+    rows: dict[str, str] = {}
+    names = args.names or list(builders_of(args))
+    with ThreadPoolExecutor(args.jobs) as pool:
+        for name, row in pool.map(lambda name: (name, in_a_process(args, name)), names):
+            rows[name] = row
+            (args.out / "models.jsonl").write_text("".join(f"{row}\n" for row in rows.values()))
     print(f"models: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def in_a_process(args: argparse.Namespace, name: str) -> str:
+    """A model's row. Peaks are a process's own: others at the same time change its times alone."""
+    command = [sys.executable, __file__, str(args.out), "--only", "one_model", "--names", name]
+    command += ["--workloads", args.workloads] if args.workloads else []
+    command += ["--virtual", args.virtual] if args.virtual else []
+    command += ["--set", args.set]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
+    return lines[-1][4:] if lines else json.dumps({"name": name, "error": done.stderr[-400:]})
 
 
 def measure_one_model(args: argparse.Namespace) -> None:
@@ -348,6 +355,7 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", default=[], help="only these models")
     parser.add_argument("--workloads", help="a file with further models: a dict W of builders")
     parser.add_argument("--virtual", help="run on a virtual GPU of this name and write predictions")
+    parser.add_argument("--jobs", type=int, default=1, help="models at the same time (default 1)")
     parser.add_argument("--set", choices=SETS, default="explored", help="which cases and models")
     parser.add_argument(
         "--seconds", type=float, default=120, help="stop the single ops after this long"

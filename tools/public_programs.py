@@ -27,7 +27,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from programs.catalogue import COMMITS, PROGRAMS, Program
+from programs.catalogue import PROGRAMS, Program
+from programs.commits import COMMITS
 
 _HERE = Path(__file__).resolve().parent
 _SHIMS = _HERE / "programs" / "shims"

@@ -1,4 +1,7 @@
-"""Runs the test functions of a folder that need no fixtures, on a machine without pytest."""
+"""Runs the test functions of a folder that need no fixtures, on a machine without pytest.
+
+python tools/run_plain_tests.py FOLDER [WORD…]     files with one of the words in their names
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from pathlib import Path
 def main() -> int:
     failed = run = 0
     sys.path.insert(0, sys.argv[1])  # tests may share what one of them defines
+    words = sys.argv[2:] or [""]
     for path in sorted(Path(sys.argv[1]).glob("test_*.py")):
+        if not any(word in path.stem for word in words):
+            continue
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
         assert spec.loader is not None

@@ -1,59 +1,9 @@
 # ruff: noqa: E501 (commands in one line)
-"""Which programs, at which commit, with which data and which command."""
+"""Which programs, with which data and which command."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-# The commits that were current when the table was made.
-COMMITS = {
-    "pytorch/examples": "77f55b912142e11fcfdf5b530231fb9c52f181e8",
-    "karpathy/nanoGPT": "3adf61e154c3fe3fca428ad6bc3818b27a3b8291",
-    "karpathy/minGPT": "37baab71b9abea1b76ab957409a1cc2fbfba8a26",
-    "karpathy/makemore": "988aa59e4d8fefa526d06f3b453ad116258398d4",
-    "karpathy/llm.c": "f1e2ace651495b74ae22d45d1723443fd00ecd3a",
-    "kuangliu/pytorch-cifar": "49b7aa97b0c12fe0d4054e670403a16b6b834ddd",
-    "weiaicunzai/pytorch-cifar100": "11d8418f415b261e4ae3cb1ffe20d06ec95b98e4",
-    "milesial/Pytorch-UNet": "21d7850f2af30a9695bbeea75f3136aa538cfc4a",
-    "eriklindernoren/PyTorch-GAN": "36d3c77e5ff20ebe0aeefd322326a134a279b93e",
-    "vwxyzjn/cleanrl": "fe8d8a03c41a7ef5b523e2e354bd01c363e786bb",
-    "lucidrains/vit-pytorch": "69d24fe9e3024c0d4b02761123b8583a24ebed1e",
-    "lucidrains/x-transformers": "9252ed7838021ee61e6c5be0930b3a9a88efdf06",
-    "facebookresearch/DiT": "ed81ce2229091fd4ecc9a223645f95cf379d582b",
-    "facebookresearch/dino": "7c446df5b9f45747937fb0d72314eb9f7b66930a",
-    "Lightning-AI/pytorch-lightning": "7f0c3436cd3f6ad3753125672024fc415cbcb414",
-    "huggingface/accelerate": "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83",
-    "huggingface/transformers": "d56c55bf564ddb176759eb6ec199442682564916",
-    "huggingface/trl": "f2cd57710ae345ea6428ae95363267fcf38a3dc8",
-    "huggingface/pytorch-image-models": "aa4b5850c1543fa488abf260f18390eda46cf85d",
-    "pytorch/vision": "e6f04004f0e0f759b44329d9ee6751a55abf0f83",
-    "pytorch/torchtitan": "73a0e6979dd10b6b1904098eb3c8f62c18ab87ce",
-    "yunjey/pytorch-tutorial": "0500d3df5a2a8080ccfccbc00aca0eacc21818db",
-    "deepspeedai/DeepSpeedExamples": "45b4b7156c8794a3452a5a7d03dbd8d797068569",
-    "KellerJordan/modded-nanogpt": "f411b3d346aa52d3504324ca93c230fd84c6c07f",
-    "karpathy/nanochat": "92d63d4e8bb4df75c3b71618f31ddde2378b2bcd",
-    "huggingface/peft": "5d602fdbff04c33c1c4de55cda9d4ae1d7cb7e40",
-    "huggingface/diffusers": "58eb52c0803ea9af3abec60841c2a093bdf1f951",
-    "pyg-team/pytorch_geometric": "5c6461b2305ad068a6d61165b3c55852a11aaa41",
-    "tkipf/pygcn": "1600b5b748b3976413d1e307540ccc62605b4d6d",
-    "locuslab/TCN": "2f8c2b817050206397458dfd1f5a25ce8a32fe65",
-    "karpathy/ng-video-lecture": "52201428ed7b46804849dea0b3ccf0de9df1a5c3",
-    "akamaster/pytorch_resnet_cifar10": "d5489e8995e81e91ce6b1d69dcc98ad579b0b153",
-    "kimiyoung/transformer-xl": "44781ed21dbaec88b280f74d9ae2877f52b492a5",
-    "davda54/sam": "3c3afdbd71cff2462ec91c734b3d1170bd0f3707",
-    "locuslab/fast_adversarial": "54f728755e71857b632882ba6d6cef22f56e2172",
-    "rtqichen/torchdiffeq": "657943acefa826ef04c025ebeb1ff5e9d60dc268",
-    "facebookresearch/schedule_free": "70785b53e778d0e872c0bbb75ff4ee54ee10c291",
-    "facebookresearch/dlrm": "090956ee2319ddd349a42232958aefccfe3f7b0a",
-    "yenchenlin/nerf-pytorch": "63a5a630c9abd62b0f21c08703d0ac2ea7d4b9dd",
-    "sthalles/SimCLR": "1848fc934ad844ae630e6c452300433fe99acfd9",
-    "lucidrains/PaLM-rlhf-pytorch": "bd0d0f3893ec62f827fa35e759cb38d748829d51",
-    "vsitzmann/siren": "4df34baee3f0f9c8f351630992c1fe1f69114b5f",
-    "davidmrau/mixture-of-experts": "f662999727109357c42074997e9a6cd72806f668",
-    "mlfoundations/open_clip": "89fb801f1e6087880e951fc8354b8a2077b79c6d",
-    "mlfoundations/open_lm": "9bb92ef1689333534b7057942a20d18a46d1fa52",
-    "karpathy/llama2.c": "350e04fe35433e6d2941dce5a1f53308f87058eb",
-}
 
 
 @dataclass(frozen=True)
@@ -610,4 +560,26 @@ PROGRAMS = [
         {"../data/Planetoid/Cora/raw": "planetoid"},
     ),
     Program("pyg_tagcn", _GRAPHS, "examples", "tagcn.py", {"../data/Cora/Cora/raw": "planetoid"}),
+    Program("pygat", "Diego999/pyGAT", ".", "train.py", {"data/cora": "cora"}),
+    Program(
+        "pygat_sparse",
+        "Diego999/pyGAT",
+        ".",
+        "--values nonzero=0.002 train.py -- --sparse",  # the share of pairs that are edges
+        {"data/cora": "cora"},
+    ),
+    Program(
+        "barlow_twins",
+        "facebookresearch/barlowtwins",
+        ".",
+        "--devices 2 main.py -- made --batch-size 64 --workers 0 --checkpoint-dir out",
+        {"made/train": "images"},
+    ),
+    Program(
+        "vq_vae_2",
+        "rosinality/vq-vae-2-pytorch",
+        ".",
+        "train_vqvae.py -- made",
+        {"made": "images"},
+    ),
 ]
