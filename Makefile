@@ -66,7 +66,7 @@ $(SETUP)/integrations: $(SETUP)/venv
 # Installed anew when a source or a folder of them is newer, or torch is another one.
 BUILT := $(VENV)/.peakline-built
 # Not the folder `core` by its bare name: that is a target of this file, and always out of date.
-BUILT_FROM := $(filter-out core,$(shell find core cli planner capture vgpu python viewer/src viewer/dist cmake -not -path '*__pycache__*')) \
+BUILT_FROM := $(filter-out core,$(shell find core cli planner capture recompute vgpu python viewer/src viewer/dist cmake -not -path '*__pycache__*')) \
               CMakeLists.txt pyproject.toml tools/list_cuda_ops.py $(wildcard $(VENV)/lib/python3*/site-packages/torch/version.py)
 
 .PHONY: build

@@ -4,8 +4,9 @@
 
 core knows neither torch nor Python nor the layers above it; cli knows core; capture knows core and
 torch, and Python in one folder alone; vgpu knows capture as well; libtorch, for C++ programs, knows
-all of these and no Python; planner knows nobody, since cuDNN may end its process; a public header
-reaches into no private folder. The longest folder that a file lies in decides.
+all of these and no Python; recompute knows torch alone; planner knows nobody, since cuDNN may end
+its process; a public header reaches into no private folder. The longest folder that a file lies in
+decides.
 """
 
 import re
@@ -74,6 +75,10 @@ RULES: dict[str, tuple[tuple[str, ...], str]] = {
     "libtorch/include/": (
         (*PYTHON, *PRIVATE, "capture/", "vgpu/", "cli/", "planner/", "libtorch/", "fmt/"),
         "public headers know torch and the public words alone",
+    ),
+    "recompute/": (
+        (*PYTHON, *PRIVATE, "peakline/", "capture/", "vgpu/", "cli/", "planner/", "libtorch/"),
+        "recompute knows torch alone",
     ),
     "planner/": (
         (*TORCH, *PYTHON, *PRIVATE, "peakline/", "capture/", "vgpu/", "cli/", "fmt/", "cudnn"),

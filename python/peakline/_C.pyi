@@ -1,6 +1,6 @@
 """Typed face of the extension module."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -216,6 +216,25 @@ class cost:
         save: list[int],
         /,
     ) -> float: ...
+
+class recompute:
+    """Selective checkpointing without Python: a submodule."""
+
+    @staticmethod
+    def available() -> bool: ...
+
+    class Rules:
+        def __init__(self, keep: dict[str, Sequence[int] | None], never: set[str], /) -> None: ...
+        def contexts(self) -> tuple[recompute.Forward, recompute.Recomputation]: ...
+
+    class Context:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *error: Any) -> None: ...
+
+    class Forward(Context): ...
+
+    class Recomputation(Context):
+        def take(self) -> dict[str, dict[int, Any]]: ...
 
 class vgpu:
     """The virtual GPU's engine: a submodule, of which one session at a time is on."""

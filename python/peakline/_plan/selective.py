@@ -1,12 +1,15 @@
 """Selective checkpointing of eager programs: some results are kept or wait on the host.
 
 It does what torch's own does, and two things more. Results may wait on the host, which torch does
-in compiled programs alone. And it asks for each op once instead of for each call: what Python does
-for an op is time of the host, and where the GPU is fast a step takes as long as the host does.
+in compiled programs alone. And it costs the host less: where the GPU is fast a step takes as long
+as the host does. Where a plan only keeps, and nobody else watches ops from Python, C++ does it
+(recompute/contexts.h). Otherwise modes of Python do, which ask for each op once instead of for each
+call.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import SAC_IGNORED_OPS
 
+from peakline import _C
 from peakline._plan.document import Calls
 from peakline._plan.offload import Hosted, is_worth_it
 
@@ -63,6 +67,7 @@ class Rules:
 
     def __init__(self, keep: Mapping[str, Calls], offload: Mapping[str, Calls]) -> None:
         self._keep, self._offload = keep, offload
+        self.native = None if offload else _native(keep)
         self.known: dict[int, _Rule] = {id(op): _Rule(op, False, False) for op in SAC_IGNORED_OPS}
 
     def of(self, op: Any) -> _Rule:
@@ -209,7 +214,55 @@ class _Recompute(_Mode):
         return rule.call(*args, **kwargs) if kwargs else rule.call(*args)
 
 
+class _Again:
+    """The recomputation of what C++ has kept; by a mode where somebody watches ops from Python, who
+    would otherwise see ops that are not computed."""
+
+    def __init__(self, rules: Rules, native: Any) -> None:
+        self._rules, self._native = rules, native
+
+    def __enter__(self) -> None:
+        self._used = self._native if _nobody_watches() else self._mode()
+        self._used.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._used.__exit__(*error)
+
+    def _mode(self) -> _Recompute:
+        kept = self._native.take()
+        return _Recompute(self._rules, {id(_operator(name)): kept[name] for name in kept})
+
+
 def contexts(rules: Rules) -> tuple[Any, Any]:
     """For one call of a module: forward's and the recomputation's."""
+    if rules.native is not None and _nobody_watches():
+        forward, recomputation = rules.native.contexts()
+        return forward, _Again(rules, recomputation)
     results: Results = {}
     return _Forward(rules, results), _Recompute(rules, results)
+
+
+def _native(keep: Mapping[str, Calls]) -> Any:
+    """The rules in C++, where an op with a schema is all that they name."""
+    if not _C.recompute.available() or not all(_operator(name) for name in keep):
+        return None
+    never = {str(op) for op in SAC_IGNORED_OPS}
+    return _C.recompute.Rules(dict(keep), never)
+
+
+def _operator(name: str) -> Any:
+    """Of "aten.mm.default"; None where there is none."""
+    space, _, rest = name.partition(".")
+    packet, _, overload = rest.rpartition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, space), packet), overload)
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _nobody_watches() -> bool:
+    """Whether ops are those of the program alone: no mode of Python is on, and nothing compiles."""
+    if torch._C._len_torch_dispatch_stack():
+        return False
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return dynamo is None or not any(callable(one) for one in dynamo.cached_backends.values())

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_C, m) {
   peakline::bindings::bind_capture(m);
   peakline::bindings::bind_cost(m);
   peakline::bindings::bind_live(m);
+  peakline::bindings::bind_recompute(m);
   peakline::bindings::bind_simulate(m);
   peakline::bindings::bind_summary(m);
   peakline::bindings::bind_text(m);
