@@ -1,9 +1,10 @@
 """What recomputing costs the host: `python benchmarks/recompute_overhead.py [--rounds N]`.
 
 A step of many short ops on one thread of the CPU, which a GPU would finish before the host has
-issued the next: plain, every layer recomputed by torch's checkpoint, and recomputed but for its
-products, by torch's own contexts, by ours in Python, and by ours in C++ (`peakline.checkpoint`
-takes the last where it can). All take turns in one process; the time is the thread's own.
+issued the next: plain, every layer recomputed, and recomputed but for its products. torch's
+checkpoint does it, with its own contexts for the products and with ours, and then peakline's, which
+`peakline.checkpoint` takes where it can. All take turns in one process; the time is the thread's
+own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from peakline._plan import selective
+from peakline._plan import forgetful, selective
 
 PRODUCT = torch.ops.aten.addmm.default
 RULES = selective.Rules({str(PRODUCT): None}, {})
@@ -50,7 +51,7 @@ def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy
 
 
 def in_python() -> tuple[Any, Any]:
-    with mock.patch.object(selective, "_nobody_watches", return_value=False):
+    with mock.patch.object(selective, "nobody_watches", return_value=False):
         return selective.contexts(RULES)
 
 
@@ -64,14 +65,23 @@ def recomputed(layer: nn.Module, x: torch.Tensor, **contexts: Any) -> torch.Tens
     return out
 
 
+def forgotten(
+    layer: nn.Module, x: torch.Tensor, contexts: Callable[[], tuple[Any, Any]] | None = None
+) -> torch.Tensor:
+    out: torch.Tensor = forgetful.call(layer, (x,), {}, contexts)
+    return out
+
+
 _torchs = functools.partial(create_selective_checkpoint_contexts, policy)
 _ours = functools.partial(selective.contexts, RULES)
 WAYS: dict[str, Callable[[nn.Module, torch.Tensor], torch.Tensor]] = {
     "plain": plain,
-    "whole layers": recomputed,
-    "selective, torch's": functools.partial(recomputed, context_fn=_torchs),
-    "selective, ours in Python": functools.partial(recomputed, context_fn=in_python),
-    "selective, ours in C++": functools.partial(recomputed, context_fn=_ours),
+    "whole, torch's": recomputed,
+    "whole, ours": forgotten,
+    "products kept, torch's": functools.partial(recomputed, context_fn=_torchs),
+    "… our contexts in Python": functools.partial(recomputed, context_fn=in_python),
+    "… our contexts in C++": functools.partial(recomputed, context_fn=_ours),
+    "products kept, ours": functools.partial(forgotten, contexts=_ours),
 }
 
 

@@ -23,11 +23,10 @@ thread_local std::vector<Frame> frames;
 
 bool any_on_meta(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const std::size_t count = op.schema().arguments().size();
-  return std::any_of(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end(),
-                     [](const c10::IValue& value) {
-                       return value.isTensor() && value.toTensor().defined() &&
-                              value.toTensor().is_meta();
-                     });
+  return std::any_of(
+      stack.end() - static_cast<std::ptrdiff_t>(count), stack.end(), [](const c10::IValue& value) {
+        return value.isTensor() && value.toTensor().defined() && value.toTensor().is_meta();
+      });
 }
 
 void run_below(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack& stack) {

@@ -14,9 +14,8 @@ bool shares_memory(const at::Tensor& a, const at::Tensor& b) {
 
 // A view gets its base's counter later, above this.
 KeptTensor::KeptTensor(const at::Tensor& tensor, const at::Tensor& base)
-    : counter_((shares_memory(tensor, base) ? base : tensor)
-                   .unsafeGetTensorImpl()
-                   ->version_counter()) {
+    : counter_(
+          (shares_memory(tensor, base) ? base : tensor).unsafeGetTensorImpl()->version_counter()) {
   if (counter_.enabled()) version_ = counter_.current_version();
   tensor_ = at::Tensor(
       tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(counter_), true));

@@ -17,9 +17,7 @@ struct Calls {
   bool all = false;
   std::unordered_set<std::int64_t> numbers;
 
-  [[nodiscard]] bool contains(std::int64_t number) const {
-    return all || numbers.contains(number);
-  }
+  [[nodiscard]] bool contains(std::int64_t number) const { return all || numbers.contains(number); }
 };
 
 // What happens to one op.

@@ -1,7 +1,7 @@
 """Modules whose activations are recomputed or offloaded: what `peakline.checkpoint` does.
 
-A module keeps its class and its place; only its `forward` becomes one that checkpoints. torch's own
-checkpoint does the work, without reentrance and with the random state preserved.
+A module keeps its class and its place; only its `forward` becomes one that checkpoints, without
+reentrance and with the random state preserved: `forgetful.py` where it can, else torch's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from peakline._plan import names, selective
+from peakline._plan import forgetful, names, selective
 from peakline._plan.document import Activations, Plan
 from peakline._plan.errors import PlanError
 from peakline._plan.offload import saved_on_host
@@ -56,14 +56,18 @@ def _checkpointing(forward: Callable[..., Any], entry: Activations) -> Callable[
                 return forward(*args, **kwargs)
 
         return offloading
+    contexts: Callable[[], Any] | None = None
     more: dict[str, Any] = {}
     if entry.policy == "selective":
         rules = selective.Rules(dict(entry.keep), dict(entry.offload))
-        more["context_fn"] = functools.partial(_contexts, rules)
+        contexts = functools.partial(_contexts, rules)
+        more["context_fn"] = contexts
 
     def checkpointing(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
+        if not torch.compiler.is_compiling() and forgetful.is_usual():
+            return forgetful.call(forward, args, kwargs, contexts)
         return checkpoint(forward, *args, use_reentrant=False, **more, **kwargs)
 
     return checkpointing

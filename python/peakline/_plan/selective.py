@@ -222,7 +222,7 @@ class _Again:
         self._rules, self._native = rules, native
 
     def __enter__(self) -> None:
-        self._used = self._native if _nobody_watches() else self._mode()
+        self._used = self._native if nobody_watches() else self._mode()
         self._used.__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -235,7 +235,7 @@ class _Again:
 
 def contexts(rules: Rules) -> tuple[Any, Any]:
     """For one call of a module: forward's and the recomputation's."""
-    if rules.native is not None and _nobody_watches():
+    if rules.native is not None and nobody_watches():
         forward, recomputation = rules.native.contexts()
         return forward, _Again(rules, recomputation)
     results: Results = {}
@@ -260,7 +260,7 @@ def _operator(name: str) -> Any:
         return None
 
 
-def _nobody_watches() -> bool:
+def nobody_watches() -> bool:
     """Whether ops are those of the program alone: no mode of Python is on, and nothing compiles."""
     if torch._C._len_torch_dispatch_stack():
         return False

@@ -1,13 +1,14 @@
 // peakline._C.recompute: contexts of selective checkpointing.
-#include "recompute/contexts.h"
-
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "python/src/_C/bindings.h"
+#include "recompute/contexts.h"
+#include "recompute/places.h"
 
 namespace peakline::bindings {
 namespace {
@@ -57,6 +58,23 @@ py::dict take(Recomputation& context) {
   return by_op;
 }
 
+// A place and the call that fills it.
+struct PlaceOfCall {
+  std::shared_ptr<Place> place;
+  py::object call;
+};
+
+// What was filled in this turn, once; None where it has to be filled.
+std::optional<at::Tensor> taken(PlaceOfCall& self, std::int64_t turn) {
+  Place& place = *self.place;
+  if (!place.tensor.defined() || place.turn != turn) return std::nullopt;
+  return std::exchange(place.tensor, {});
+}
+
+PlaceOfCall add_place(Places& places, const at::Tensor& tensor, py::object call) {
+  return {places.add(tensor), std::move(call)};
+}
+
 void leave(Context& context, const py::args&) { context.leave(); }
 
 }  // namespace
@@ -67,11 +85,20 @@ void bind_recompute(py::module_& m) {
   py::class_<Rules, std::shared_ptr<Rules>>(own, "Rules")
       .def(py::init(&make_rules))
       .def("contexts", &make_contexts);
-  py::class_<Context>(own, "Context")
-      .def("__enter__", &Context::enter)
-      .def("__exit__", &leave);
+  py::class_<Context>(own, "Context").def("__enter__", &Context::enter).def("__exit__", &leave);
   py::class_<Forward, Context>(own, "Forward");
   py::class_<Recomputation, Context>(own, "Recomputation").def("take", &take);
+  py::class_<PlaceOfCall>(own, "Place")
+      .def_readonly("call", &PlaceOfCall::call)
+      .def("take", &taken);
+  py::class_<Places>(own, "Places")
+      .def(py::init())
+      .def("add", &add_place)
+      .def("begin", &Places::begin)
+      .def("fill", &Places::fill)
+      .def("missing", &Places::missing);
+  py::register_local_exception<Enough>(own, "Enough");
+  py::register_local_exception<Differs>(own, "Differs", PyExc_RuntimeError);
 }
 
 }  // namespace peakline::bindings

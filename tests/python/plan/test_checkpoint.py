@@ -82,7 +82,7 @@ def _everything_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def contexts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who keeps and recomputes."""
     if request.param == "in Python":
-        monkeypatch.setattr(selective, "_nobody_watches", lambda: False)
+        monkeypatch.setattr(selective, "nobody_watches", lambda: False)
     return str(request.param)
 
 
@@ -221,8 +221,8 @@ def test_choosing_by_op_costs_the_host_no_call_of_python_for_an_op() -> None:
 
 def test_modes_of_python_cost_a_few_calls_for_each_op(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch itself makes three of them. With its own contexts there were 2512 here."""
+    monkeypatch.setattr(selective, "nobody_watches", lambda: False)
     whole = calls_of_python(planned(PLANS["recompute"]))
-    monkeypatch.setattr(selective, "_nobody_watches", lambda: False)
     chosen = calls_of_python(planned(PLANS["keep one call"]))
     model = Model()
     with CountAll() as count:
