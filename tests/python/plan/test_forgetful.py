@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -286,11 +287,11 @@ def test_random_numbers_after_it_are_those_of_plain_training(plan: dict[str, Any
 def test_a_virtual_gpu_allocates_as_with_torchs_checkpoint(
     half: bool, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def peaks() -> list[tuple[int, int]]:
-        with peakline.virtual_gpu("h200"):
+    def peaks() -> list[Any]:
+        with peakline.virtual_gpu("h200") as run:
             model = model_of(plan).cuda()
             optimizer = torch.optim.AdamW(model.parameters())
-            found = []
+            found: list[Any] = []
             for _ in range(3):
                 torch.cuda.reset_peak_memory_stats()
                 with torch.autocast("cuda", torch.bfloat16, enabled=half):
