@@ -9,9 +9,15 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
+# Another clone of the same sources finds what this one has compiled: paths inside it do not count. Files that
+# use precompiled headers are cached only where ccache may look past the times and macros of those headers.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${CCACHE_PROGRAM}")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fpch-preprocess)
+  endif()
 endif()
 
 add_library(peakline_warnings INTERFACE)
@@ -36,5 +42,12 @@ function(peakline_precompile target)
     target_precompile_headers(${target} PRIVATE
       <algorithm> <array> <map> <memory> <optional> <random> <span> <string> <string_view>
       <unordered_map> <variant> <vector> <fmt/format.h> ${ARGN})
+  endif()
+endfunction()
+
+# The same headers as another target that is compiled with the same flags has them.
+function(peakline_share_precompiled target owner)
+  if(PEAKLINE_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
   endif()
 endfunction()

@@ -24,6 +24,6 @@ add_executable(allocator_tests
   unit/import/snapshot_test.cc
 )
 target_link_libraries(allocator_tests PRIVATE peakline_test_support peakline_warnings)
-peakline_precompile(allocator_tests <gtest/gtest.h>)
+peakline_share_precompiled(allocator_tests unit_tests)
 target_include_directories(allocator_tests PRIVATE conformance)
 gtest_discover_tests(allocator_tests DISCOVERY_TIMEOUT 60)

@@ -18,5 +18,5 @@ add_executable(kernel_tests
 )
 target_compile_definitions(kernel_tests PRIVATE PEAKLINE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}/data")
 target_link_libraries(kernel_tests PRIVATE peakline_test_support peakline_warnings)
-peakline_precompile(kernel_tests <gtest/gtest.h>)
+peakline_share_precompiled(kernel_tests unit_tests)
 gtest_discover_tests(kernel_tests)

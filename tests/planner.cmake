@@ -9,5 +9,5 @@ target_compile_definitions(planner_tests PRIVATE
 add_dependencies(planner_tests peakline_planner)
 target_link_libraries(planner_tests PRIVATE
   peakline_planning peakline_test_support peakline_warnings)
-peakline_precompile(planner_tests <gtest/gtest.h>)
+peakline_share_precompiled(planner_tests unit_tests)
 gtest_discover_tests(planner_tests)
