@@ -23,7 +23,8 @@ rm -f "$reports".*
 status=0
 LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so.6)" \
   ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0:allocator_may_return_null=1:log_path=$reports \
-  PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider "${@:-tests/python}" || status=$?
+  PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider \
+  -n "${JOBS:-$(nproc)}" --dist loadfile "${@:-tests/python}" || status=$?
 for report in "$reports".*; do
   [[ -e $report ]] || continue
   status=1
