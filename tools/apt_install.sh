@@ -14,4 +14,5 @@ if [ "$(id -u)" != 0 ] && [ -z "$sudo" ]; then
   exit 1
 fi
 $sudo apt-get update -qq
-DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
+# On a fresh machine its own first updates may hold the lock for a while.
+DEBIAN_FRONTEND=noninteractive $sudo apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${missing[@]}" > /dev/null
