@@ -70,8 +70,8 @@ def _clear_caches(module: ModuleType) -> None:
                 function.cache_clear()
 
 
-# What `peakline.checkpoint` puts around modules, and where it is.
-_OF_THE_MODEL = ("_plan", "recompute.py", "selective.py", "offload.py")
+# What `peakline.checkpoint` puts around modules, and where it is; and hooks that may be traced.
+_TRACED = ("_plan", "recompute.py", "selective.py", "offload.py", "_traced_by_dynamo.py")
 
 
 def _skip_peakline(patches: Patches, rules: Any) -> None:
@@ -79,7 +79,7 @@ def _skip_peakline(patches: Patches, rules: Any) -> None:
     a model is the model's on a GPU, too, so it is compiled here as there."""
     folder = Path(__file__).parents[2]
     items = [*folder.iterdir(), *(folder / "_plan").iterdir()]
-    own = [str(item) for item in items if item.name not in _OF_THE_MODEL]
+    own = [str(item) for item in items if item.name not in _TRACED]
     rules.SKIP_DIRS.extend(own)
     rules._recompile_re()
 
