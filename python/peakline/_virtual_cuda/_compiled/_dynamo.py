@@ -12,6 +12,7 @@ import torch
 
 from peakline._imports import Action
 from peakline._patches import Patches
+from peakline._virtual_cuda._compiled._garbage import DynamosGarbage
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
 
@@ -96,10 +97,14 @@ def _run_eagerly(patches: Patches, module: Any, notes: Notes, engine: Engine) ->
     breaks a graph, here as on a GPU."""
     original = module.ConvertFrame.__call__
     broken: list[str] = []
+    garbage = DynamosGarbage()
+    garbage.install(patches)
 
     def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return original(self, frame, *args, **kwargs)
+            converted = original(self, frame, *args, **kwargs)
+            garbage.after_a_frame()
+            return converted
         except torch._dynamo.exc.InternalTorchDynamoError as error:
             reason = str(error).strip().splitlines()[0]
             notes.put("traced", _FAILED.format(name=frame.f_code.co_name, reason=reason))
