@@ -37,12 +37,24 @@ void GpuClock::catch_up() {
   if (const double us = HostWork::take(); us > 0) clock_.host(us);
 }
 
+Clock::Stream GpuClock::network(Clock::Stream stream) { return {stream.device, kNetworkStream}; }
+
+bool GpuClock::keep(Clock::Stream stream, const OpTime& time, Clock::Engine engine) {
+  if (captured_.empty()) return false;
+  const auto found = captured_.find(stream);
+  if (found == captured_.end()) return false;
+  graphs_[found->second].push_back({time, engine});
+  return true;
+}
+
 void GpuClock::op(int device, const OpTime& time) {
   if (!on_) return;
   if (device == kHost) return HostWork::add(time.host_us);
   const std::lock_guard guard(mutex_);
   catch_up();
-  clock_.op(current(device), time, issuer());
+  const Clock::Stream stream = current(device);
+  if (keep(stream, time, Clock::Engine::kKernels)) return clock_.issue(time, issuer());
+  clock_.op(stream, time, issuer());
 }
 
 void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits) {
@@ -51,7 +63,9 @@ void GpuClock::copy_from_host(int device, double bytes, bool pinned, bool waits)
   catch_up();
   const Clock::Stream stream = current(device);
   clock_.host(profile_.time.host_op_us);
-  clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyIn);
+  const OpTime time = host_copy_time(bytes, pinned, profile_);
+  if (keep(stream, time, Clock::Engine::kCopyIn)) return;
+  clock_.work(stream, time, Clock::Engine::kCopyIn);
   // Memory that is not pinned is read before the call returns.
   if (waits || !pinned) clock_.synchronize_stream(stream);
 }
@@ -62,7 +76,9 @@ void GpuClock::copy_to_host(int device, double bytes, bool pinned, bool waits) {
   catch_up();
   const Clock::Stream stream = current(device);
   clock_.host(profile_.time.host_op_us);
-  clock_.work(stream, host_copy_time(bytes, pinned, profile_), Clock::Engine::kCopyOut);
+  const OpTime time = host_copy_time(bytes, pinned, profile_);
+  if (keep(stream, time, Clock::Engine::kCopyOut)) return;
+  clock_.work(stream, time, Clock::Engine::kCopyOut);
   if (waits || !pinned) clock_.synchronize_stream(stream);
 }
 
@@ -73,19 +89,55 @@ void GpuClock::collective(int device, CollectiveKind kind, double bytes, int ran
   const std::lock_guard guard(mutex_);
   catch_up();
   const Clock::Stream stream = current(device);
-  const Clock::Stream network{device, kNetworkStream};
   clock_.host(profile_.time.host_op_us);
-  clock_.wait(network, clock_.record(stream));
-  clock_.work(network, collective_time(kind, bytes, ranks, per_node_, profile_),
-              Clock::Engine::kNetwork);
-  if (!async) clock_.wait(stream, clock_.record(network));
+  const OpTime time = collective_time(kind, bytes, ranks, per_node_, profile_);
+  if (keep(stream, time, Clock::Engine::kNetwork)) return;
+  start_collective(stream, time);
+  if (!async) join_network(stream);
+}
+
+void GpuClock::start_collective(Clock::Stream stream, const OpTime& time) {
+  clock_.wait(network(stream), clock_.record(stream));
+  clock_.work(network(stream), time, Clock::Engine::kNetwork);
 }
 
 void GpuClock::join(int device) {
   if (!on_) return;
   const std::lock_guard guard(mutex_);
   catch_up();
-  clock_.wait(current(device), clock_.record({device, kNetworkStream}));
+  join_network(current(device));
+}
+
+void GpuClock::capture(std::uint64_t graph, int device, std::int64_t stream) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  captured_[{device, stream}] = graph;
+}
+
+void GpuClock::end_capture(std::uint64_t graph) {
+  const std::lock_guard guard(mutex_);
+  std::erase_if(captured_, [graph](const auto& entry) { return entry.second == graph; });
+}
+
+void GpuClock::replay(std::uint64_t graph, int device) {
+  if (!on_) return;
+  const std::lock_guard guard(mutex_);
+  catch_up();
+  const Clock::Stream stream = current(device);
+  clock_.host(profile_.time.host_op_us);
+  for (const Work& work : graphs_[graph]) {
+    if (work.engine == Clock::Engine::kNetwork) {
+      start_collective(stream, work.time);
+      join_network(stream);
+    } else if (work.engine != Clock::Engine::kKernels || work.time.kernels > 0) {
+      clock_.work(stream, work.time, work.engine);
+    }
+  }
+}
+
+void GpuClock::forget_graph(std::uint64_t graph) {
+  const std::lock_guard guard(mutex_);
+  graphs_.erase(graph);
 }
 
 void GpuClock::set_per_node(int gpus) {

@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <mutex>
+#include <vector>
 
 #include <peakline/clock.h>
 
@@ -29,6 +31,13 @@ class GpuClock {
   void join(int device);
   void set_per_node(int gpus);
 
+  // A CUDA graph: work on streams that are captured is issued once, kept, and done at each replay, one
+  // after another in the current stream. `graph` is the caller's number for it.
+  void capture(std::uint64_t graph, int device, std::int64_t stream);
+  void end_capture(std::uint64_t graph);
+  void replay(std::uint64_t graph, int device);
+  void forget_graph(std::uint64_t graph);
+
   // When an event that is recorded now happens, in microseconds.
   [[nodiscard]] double record(int device, std::int64_t stream);
   void wait(int device, std::int64_t stream, double when);
@@ -43,12 +52,24 @@ class GpuClock {
  private:
   const DeviceProfile profile_;
   const bool on_;
+  struct Work {
+    OpTime time;
+    Clock::Engine engine;
+  };
+
   // This thread has run Python since it was last asked.
   void catch_up();
+  // Kept for the graph that captures the stream. False where none does.
+  bool keep(Clock::Stream stream, const OpTime& time, Clock::Engine engine);
+  void join_network(Clock::Stream stream) { clock_.wait(stream, clock_.record(network(stream))); }
+  static Clock::Stream network(Clock::Stream stream);
+  void start_collective(Clock::Stream stream, const OpTime& time);
 
   std::mutex mutex_;
   Clock clock_;
   int per_node_ = 8;
+  std::map<Clock::Stream, std::uint64_t> captured_;  // streams that are, and by which graph
+  std::map<std::uint64_t, std::vector<Work>> graphs_;
 };
 
 }  // namespace peakline::vgpu

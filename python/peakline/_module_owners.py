@@ -15,6 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from peakline._faults import Faults
 from peakline._patches import Patches
+from peakline._traced_by_dynamo import not_while_traced
 
 
 class ModuleOwners:
@@ -29,7 +30,7 @@ class ModuleOwners:
             (torch_modules.register_module_module_registration_hook, module),
             (torch_modules.register_module_parameter_registration_hook, parameter),
         ):
-            patches.on_restore(register(note).remove)
+            patches.on_restore(register(not_while_traced(note)).remove)
 
     def outermost(self, module: nn.Module) -> nn.Module:
         """`module` itself where it is part of no other."""

@@ -160,6 +160,8 @@ class FirstInputs:
             self._root = weakref.ref(module)
 
     def _called(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return  # backward computes a checkpointed forward again
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor) and t.dim()]
         if not tensors:
             return

@@ -129,6 +129,7 @@ class virtual_gpu:
             _C.vgpu.set_virtual_host(self._asked.virtual_host)
             self._installed = _virtual_cuda.install(_C.vgpu, self.job, self._asked)
             stack.callback(self._remember, self._installed)
+            self._installed.on_replayed_step(self.steps.end)
             # From here on the program's Python counts, and not what made the GPU.
             self.times = StepTimes()
             stack.callback(_note_streams, tracker, self.times)
@@ -238,7 +239,7 @@ class virtual_gpu:
 
     def _stepped(self) -> None:
         if self._installed is not None:
-            self._installed.new_step()
+            self._installed.new_step(self.steps.maker)
         if self.times is not None:
             self.times.step_ended()
 

@@ -58,6 +58,8 @@ class Clock {
 
   // The host issues an op, and its kernels follow in the stream.
   void op(Stream stream, const OpTime& time, Issue issue);
+  // The same without the kernels, which run later or elsewhere.
+  void issue(const OpTime& time, Issue issue);
   // Work that the host has issued already: a copy, a collective.
   void work(Stream stream, const OpTime& time, Engine engine);
   void host(double us);

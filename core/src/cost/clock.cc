@@ -129,11 +129,15 @@ double Clock::price_us(Issue issue) const {
   return issue == Issue::kPlain ? rates_.host_plain_us : rates_.host_op_us;
 }
 
+void Clock::issue(const OpTime& time, Issue issue) {
+  host(price_us(issue) * (time.kernels == 0 ? kViewShare : time.issue) + time.host_us);
+  ++sums_.ops;
+}
+
 // Where an op starts many kernels, the first ones run while the host starts the others, and the last
 // one ends after it was started.
 void Clock::op(Stream stream, const OpTime& time, Issue issue) {
-  host(price_us(issue) * (time.kernels == 0 ? kViewShare : time.issue) + time.host_us);
-  ++sums_.ops;
+  this->issue(time, issue);
   if (time.kernels == 0) return;
   const double first = host_;
   host((time.kernels - 1) * rates_.host_launch_us);

@@ -14,6 +14,7 @@ _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this trai
 _USUAL_STEPS = 3  # of an estimate
 _SURE_OF_A_LEAK = 5  # steps: as many show any
 _EVALUATIONS = 300  # of a closure in one step; LBFGS's history is full by then
+_WARM_UPS = 16  # steps on a side stream, which a capture is taken to follow
 _PREFETCHED = 100  # steps from batches that were taken before their DataLoader ended
 
 _NOT_SEEN = (
@@ -41,7 +42,8 @@ class Course:
     comes after it runs; the next epoch's first step is the last. Where no DataLoader feeds training
     nothing tells the script that an epoch is over, and the last of the steps ends it. Where
     `suspects` says that one more would show whether something leaks, there is one more, and at most
-    another.
+    another. Steps on a side stream warm up for a CUDA graph, which takes memory of its own, and do
+    not count.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Course:
         self._steps = steps
         self._suspects = suspects
         self._limit = limit  # None: to the script's own end
+        self._warm_ups = 0
         self._is_usual = limit == _USUAL_STEPS
         self.epochs = Epochs(lambda: steps.done)
         self._ended_early = False
@@ -65,7 +68,7 @@ class Course:
 
     def _step_ended(self) -> None:
         self.epochs.step_ended()
-        if self._limit is None or self._steps.done < self._limit:
+        if self._limit is None or self._warms_up() or self._steps.done < self._limit:
             return
         if self._steps.done == self._limit and (self.epochs.shorten() or self._one_more()):
             return
@@ -73,6 +76,14 @@ class Course:
             return
         self._ended_early = True
         raise EnoughSteps
+
+    def _warms_up(self) -> bool:
+        assert self._limit is not None
+        if self._warm_ups >= _WARM_UPS or _on_its_default_stream():
+            return False
+        self._warm_ups += 1
+        self._limit += 1
+        return True
 
     def _one_more(self) -> bool:
         assert self._limit is not None
@@ -123,6 +134,10 @@ class Course:
             if self._not_seen
             else []
         )
+
+
+def _on_its_default_stream() -> bool:
+    return bool(_C.vgpu.current_stream(_C.vgpu.current_device())[0] == 0)
 
 
 def _is_raised_on_purpose(error: BaseException) -> bool:

@@ -1,7 +1,8 @@
 """Finds the largest value that fits, in few tries.
 
 What a step needs grows nearly in a straight line with its batch. So two tries that fit say where
-no room is left, and bisection takes over where they do not.
+no room is left. Where they always end too early, strides that double go on from the largest that
+fits; bisection does the rest.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-_ASTRAY = 4  # guesses that did not halve what is left; then bisection alone
+_ASTRAY = 4  # guesses that did not halve what is left; then no more of them
 _CLOSE = 8  # kernels like multiples of it: the likeliest to fit where a smaller value did not
 
 
@@ -93,9 +94,14 @@ class _Search:
         return self._values[self._low]
 
     def _narrow(self) -> None:
-        width, astray = self._high - self._low, 0
+        width, astray, stride = self._high - self._low, 0, 1
         while self._high - self._low > 1:
-            self._try(self._points(self._guess() if astray < _ASTRAY else None))
+            guess = self._guess() if astray < _ASTRAY else None
+            if astray >= _ASTRAY and self._high == len(self._values):
+                # Every guess fitted, so the last ones were near.
+                guess = self._near(stride)
+                stride *= 2
+            self._try(self._points(guess))
             astray += self._high - self._low > width // 2
             width = self._high - self._low
 
@@ -129,6 +135,11 @@ class _Search:
             points.add(guess)
             points = {guess} if self._jobs == 1 else points
         return sorted(point for point in points if self._low < point < self._high)[: self._jobs + 1]
+
+    def _near(self, stride: int) -> int | None:
+        """None: the middle is as near."""
+        ahead = self._low + stride
+        return ahead if ahead < (self._low + self._high) // 2 else None
 
     def _guess(self) -> int | None:
         """Where a straight line through the two largest tries that fit leaves no room.

@@ -6,6 +6,8 @@ torch's own Python does the rest. Nothing here touches the real driver, also in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import (
@@ -77,8 +79,13 @@ class Installed:
         """Private pools: of CUDA graphs, and MemPools."""
         return self._captures.pools_made
 
-    def new_step(self) -> None:
+    def on_replayed_step(self, listener: Callable[[str], None]) -> None:
+        """Told, with its maker, of each step that a CUDA graph repeats."""
+        self._captures.on_step = listener
+
+    def new_step(self, maker: str) -> None:
         """The program has made a step."""
+        self._captures.stepped(maker)
         self._questions.went_on()
         self._engine.count_step()
 

@@ -348,6 +348,17 @@ void bind_clock(py::module_& m) {
     if (Engine* on = vgpu::current_engine()) on->clock().join(ThisThread::device());
   });
   m.def("set_gpus_per_node", [](int gpus) { engine().clock().set_per_node(gpus); });
+  m.def("clock_capture", [](std::uint64_t graph, int device, std::int64_t stream) {
+    engine().clock().capture(graph, checked(device), stream);
+  });
+  m.def("clock_end_capture", [](std::uint64_t graph) { engine().clock().end_capture(graph); });
+  m.def("clock_replay", [](std::uint64_t graph, int device) {
+    engine().clock().replay(graph, checked(device));
+  });
+  // A graph may outlive its GPU.
+  m.def("clock_forget", [](std::uint64_t graph) {
+    if (Engine* on = vgpu::current_engine()) on->clock().forget_graph(graph);
+  });
   m.def("keep_spans", [](std::size_t most) { engine().clock().keep_spans(most); });
   m.def("spans", &spans);
 }

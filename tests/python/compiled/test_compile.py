@@ -137,6 +137,35 @@ def test_checkpointing_recomputes(inside: bool) -> None:
         assert x.grad is not None
 
 
+class OwnSlices(nn.Module):
+    """Its forward builds modules: torch tells of these to hooks of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.Sequential(*[nn.Linear(64, 64) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i in range(0, 4, 2):
+            x = checkpoint(self.parts[i : i + 2], x, use_reentrant=False)
+        return x
+
+
+def test_modules_that_compiled_code_builds_break_no_graph() -> None:
+    with peakline.virtual_gpu("h200"):
+        before = graphs()
+        compiled = torch.compile(OwnSlices().cuda(), fullgraph=True)
+        compiled(torch.rand(8, 64, device="cuda")).sum().backward()
+        assert graphs() - before == 1
+
+
+def test_modules_that_compiled_code_builds_break_no_graph_of_a_tracked_run() -> None:
+    model = OwnSlices()
+    with peakline.track():
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        compiled(torch.rand(8, 64)).sum().backward()
+    assert model.parts[0].weight.grad is not None
+
+
 def test_library_kernels_inside_compiled_code_allocate_as_ever() -> None:
     with peakline.virtual_gpu("h200"):
         attend = torch.compile(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True))
@@ -320,6 +349,20 @@ def test_samples_of_a_compiled_module_are_counted_without_hooks() -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             compiled(torch.rand(16, 64, device="cuda")).sum().backward()
+            optimizer.step()
+    assert gpu.times is not None
+    assert gpu.times.inputs.per_step() == {"samples": 16}
+
+
+def test_samples_that_backward_computes_again_count_once() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        model = nn.Sequential(nn.Linear(64, 64), nn.GELU()).cuda()
+        compiled = torch.compile(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            x = torch.rand(16, 64, device="cuda")
+            checkpoint(compiled, x, use_reentrant=False).sum().backward()
             optimizer.step()
     assert gpu.times is not None
     assert gpu.times.inputs.per_step() == {"samples": 16}

@@ -1,6 +1,8 @@
 """What a second estimate of a program finds: code, and what says whether that is still good."""
 
+import gc
 import os
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,39 @@ def _with_own_function(x: torch.Tensor) -> torch.Tensor:
 
 def test_it_finds_traces_through_functions_that_have_a_backward_of_their_own() -> None:
     assert estimates(_with_own_function, "autograd_cache_hit") == [0, 1]
+
+
+class _Output(OrderedDict[str, torch.Tensor]):
+    """As Hugging Face's."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        super().__init__(logits=logits)
+        self.logits = logits
+
+
+def _broken(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    output = _Output((x @ weight).sin())
+    torch._dynamo.graph_break()
+    return output.logits.exp().sum()
+
+
+def test_dynamos_garbage_is_gone_also_where_the_code_was_found() -> None:
+    """It holds what one frame hands to the next. Compiling makes Python collect it."""
+    for again in (False, True):
+        torch._dynamo.reset()
+        with peakline.virtual_gpu("h200"):
+            weight = torch.rand(64, 64, device="cuda", requires_grad=True)
+            x = torch.rand(4096, 64, device="cuda")
+            gc.collect()
+            if again:
+                gc.disable()
+            try:
+                torch.compile(_broken)(weight, x).backward()
+                held = torch.cuda.memory_allocated()
+            finally:
+                gc.enable()
+            gc.collect()
+            assert not again or held == torch.cuda.memory_allocated()
 
 
 class Sources:

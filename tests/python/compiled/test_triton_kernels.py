@@ -63,6 +63,32 @@ def test_wrong_arguments_are_refused_as_triton_refuses_them(
             add_kernel[(1,)](x, x, x, *rest, **named)
 
 
+@pytest.mark.parametrize("real_host", [True, False])
+def test_memory_of_the_host_is_refused_unless_it_is_pinned(real_host: bool) -> None:
+    with peakline.virtual_gpu("h200", real_host=real_host):
+        x = torch.empty(2**23, device="cuda")
+        with pytest.raises(ValueError, match=r"\(at 1\).*cpu tensor"):
+            add_kernel[(1,)](x, torch.empty(2**23), x, 64, BLOCK=64)
+        add_kernel[(1,)](x, torch.empty(64).pin_memory(), x, 64, BLOCK=64)
+
+
+def test_what_triton_does_for_a_build_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is Python, and more of it at every launch would count as the program's own time."""
+    packed = []
+    pack = type(add_kernel)._pack_args
+
+    def counted(self: Any, *args: Any) -> Any:
+        packed.append(self)
+        return pack(self, *args)
+
+    monkeypatch.setattr(type(add_kernel), "_pack_args", counted)
+    with peakline.virtual_gpu("h200"):
+        x = torch.empty(1024, device="cuda")
+        for block in (64, 64, 64, 128):
+            add_kernel[(1,)](x, x, x, 1024, BLOCK=block)
+    assert len(packed) == 2
+
+
 def test_a_grid_that_no_gpu_takes_is_refused() -> None:
     with peakline.virtual_gpu("h200"):
         x = torch.empty(64, device="cuda")

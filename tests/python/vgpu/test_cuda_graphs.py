@@ -1,6 +1,7 @@
 """CUDA graphs and memory pools: private pools of the simulated allocator."""
 
 import gc
+import itertools
 
 import pytest
 import torch
@@ -50,6 +51,50 @@ def test_a_captured_training_step_needs_what_it_needed_on_an_h200() -> None:
         second = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     assert first == (2015697408, 2239758336)
     assert second == (690291712, 2239758336)
+
+
+def test_a_replay_takes_the_time_of_what_was_captured() -> None:
+    with peakline.virtual_gpu("h200") as run:
+        x = torch.empty(8192, 8192, device="cuda", dtype=torch.bfloat16)
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(4)]
+        graph = torch.cuda.CUDAGraph()
+        for mark in marks:
+            if mark is marks[2]:
+                with torch.cuda.graph(graph):
+                    x @ x @ x
+            elif mark is marks[3]:
+                graph.replay()
+            else:
+                x @ x @ x
+            mark.record()
+        eager, captured, replayed = (
+            early.elapsed_time(late) for early, late in itertools.pairwise(marks)
+        )
+        flops = run.timing().flops
+    assert eager > 1.0  # 2.2 TFLOP
+    assert captured < 0.2
+    assert replayed == pytest.approx(eager, rel=0.05)
+    assert flops == 3 * 4 * 8192**3
+
+
+def test_a_replay_of_a_captured_training_step_is_a_step() -> None:
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        model = nn.Linear(64, 64).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        graphs = {name: torch.cuda.CUDAGraph() for name in ("forward", "step")}
+        x = torch.empty(8, 64, device="cuda")
+        with torch.cuda.graph(graphs["forward"]):
+            model(x)
+        with torch.cuda.graph(graphs["step"]):
+            model(x).sum().backward()
+            optimizer.step()
+        assert gpu.steps.done == 1
+        graphs["forward"].replay()
+        assert gpu.steps.done == 1
+        graphs["step"].replay()
+        graphs["step"].replay()
+        assert gpu.steps.done == 3
 
 
 def test_what_a_graph_freed_stays_in_its_pool_until_the_graph_is_gone() -> None:

@@ -567,3 +567,37 @@ def test_the_scripts_annotations_are_not_turned_into_text(folder: Path, estimate
     """
     write(folder, "annotated.py", source)
     assert estimate("annotated.py").returncode == 0
+
+
+CAPTURED = """
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.empty(4096, 1024, device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    print("captured")
+    for i in range(1000000):
+        graph.replay()
+"""
+
+
+def test_steps_that_warm_up_for_a_capture_do_not_count(answer: Answer, folder: Path) -> None:
+    """What is captured needs a pool of its own, and replays are steps."""
+    write(folder, "captured.py", CAPTURED)
+    found = answer("captured.py")
+    assert len(found["steps"]) == 7  # three to warm up, the captured one, three replays
+    assert found["step_ms"] > 0.1

@@ -12,6 +12,7 @@ import torch
 
 from peakline._imports import Action
 from peakline._patches import Patches
+from peakline._virtual_cuda._compiled._garbage import DynamosGarbage
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
 
@@ -70,8 +71,8 @@ def _clear_caches(module: ModuleType) -> None:
                 function.cache_clear()
 
 
-# What `peakline.checkpoint` puts around modules, and where it is.
-_OF_THE_MODEL = ("_plan", "recompute.py", "selective.py", "offload.py")
+# What `peakline.checkpoint` puts around modules, and where it is; and hooks that may be traced.
+_TRACED = ("_plan", "recompute.py", "selective.py", "offload.py", "_traced_by_dynamo.py")
 
 
 def _skip_peakline(patches: Patches, rules: Any) -> None:
@@ -79,7 +80,7 @@ def _skip_peakline(patches: Patches, rules: Any) -> None:
     a model is the model's on a GPU, too, so it is compiled here as there."""
     folder = Path(__file__).parents[2]
     items = [*folder.iterdir(), *(folder / "_plan").iterdir()]
-    own = [str(item) for item in items if item.name not in _OF_THE_MODEL]
+    own = [str(item) for item in items if item.name not in _TRACED]
     rules.SKIP_DIRS.extend(own)
     rules._recompile_re()
 
@@ -96,10 +97,14 @@ def _run_eagerly(patches: Patches, module: Any, notes: Notes, engine: Engine) ->
     breaks a graph, here as on a GPU."""
     original = module.ConvertFrame.__call__
     broken: list[str] = []
+    garbage = DynamosGarbage()
+    garbage.install(patches)
 
     def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return original(self, frame, *args, **kwargs)
+            converted = original(self, frame, *args, **kwargs)
+            garbage.after_a_frame()
+            return converted
         except torch._dynamo.exc.InternalTorchDynamoError as error:
             reason = str(error).strip().splitlines()[0]
             notes.put("traced", _FAILED.format(name=frame.f_code.co_name, reason=reason))

@@ -134,61 +134,82 @@ class Bound(NamedTuple):
         return self.kernel.compile(source, target=self.target, options=options.__dict__)
 
 
+class _Met:
+    """A kernel that was called."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = weakref.ref(kernel)
+        self.describes = descriptors_made(kernel)
+        # What Triton derives from arguments when it builds, and not at every launch.
+        self.packed: dict[Any, tuple[Any, ...]] = {}
+
+
 class _Kernels:
     """Kernels that were called, which learned of a device then."""
 
     def __init__(self, benchmarks: Benchmarks) -> None:
         self._benchmarks = benchmarks
-        self._met: dict[int, weakref.ref[Any]] = {}
-        self._describing: set[int] = set()  # those that make tensor descriptors
+        self._met: dict[int, _Met] = {}
         self._scratch: dict[str, Scratch] = {}  # by what a kernel is compiled for
 
     def runner(self) -> Any:
         kernels = self
 
         def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Kernel:
-            kernels._meet(self)
+            met = kernels._meet(self)
             for hook in self.pre_run_hooks:
                 hook(*args, **kwargs)
-            bound = _bind(self, args, kwargs)
+            bound = _bind(self, args, kwargs, met.packed)
             if not warmup:
+                _check_places(bound.arguments)
                 sizes = _checked_grid(self, grid(bound.arguments) if callable(grid) else grid)
-                memory = kernels._scratch_of(bound, sizes)
+                memory = kernels._scratch_of(bound, sizes) if met.describes else None
                 kernels._benchmarks.count_kernel()
                 del memory
             return Kernel(self.__name__)
 
         return run
 
-    def _meet(self, kernel: Any) -> None:
-        if id(kernel) not in self._met:
-            self._met[id(kernel)] = weakref.ref(kernel)
-            if descriptors_made(kernel):
-                self._describing.add(id(kernel))
+    def _meet(self, kernel: Any) -> _Met:
+        met = self._met.get(id(kernel))
+        if met is None or met.kernel() is not kernel:
+            met = self._met[id(kernel)] = _Met(kernel)
+        return met
 
     def _scratch_of(self, bound: Bound, grid: tuple[int, ...]) -> Any:
         """What holds the memory that Triton takes for this launch."""
-        if id(bound.kernel) not in self._describing:
-            return None
         if bound.key not in self._scratch:
             self._scratch[bound.key] = scratch_of(bound.kernel, bound.compiled)
         return self._scratch[bound.key].allocated(grid)
 
     def forget(self) -> None:
         """The next device may be another."""
-        for reference in self._met.values():
-            kernel = reference()
+        for met in self._met.values():
+            kernel = met.kernel()
             if kernel is not None:
                 kernel.device_caches.clear()
 
 
-def _bind(kernel: Any, args: Any, kwargs: dict[str, Any]) -> Bound:
-    """As Triton does before it builds: raises where an argument is missing or unknown."""
+def _bind(kernel: Any, args: Any, kwargs: dict[str, Any], packed: dict[Any, Any]) -> Bound:
+    """As Triton does before it builds: raises where an argument is missing or unknown. What it
+    does for each build alone is done once, since the Python that runs counts as the program's."""
     device = torch.cuda.current_device()
     *_, target, backend, binder = kernel.device_caches[device]
     bound, specialization, options = binder(*args, **kwargs)
-    packed = kernel._pack_args(backend, kwargs, bound, specialization, options)
-    return Bound(kernel, dict(bound), target, packed)
+    key = (device, tuple(specialization), str(options))
+    if key not in packed:
+        packed[key] = kernel._pack_args(backend, kwargs, bound, specialization, options)
+    return Bound(kernel, dict(bound), target, packed[key])
+
+
+def _check_places(arguments: dict[str, Any]) -> None:
+    """As Triton's launcher does: the host's memory, unless it is pinned, is out of reach."""
+    for index, value in enumerate(arguments.values()):
+        on_host = isinstance(value, torch.Tensor) and value.device.type == "cpu"
+        if on_host and value.numel() and not value.is_pinned():
+            raise ValueError(
+                f"Pointer argument (at {index}) cannot be accessed from Triton (cpu tensor?)"
+            )
 
 
 def _checked_grid(kernel: Any, grid: Any) -> tuple[int, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from peakline import _C
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._graphs._pools import PoolName, Pools
 
@@ -16,13 +19,33 @@ _DEFAULT_STREAM = (
 )
 
 
+_numbers = itertools.count(1)
+
+
 class Capture:
-    """One that is underway: of one stream, and of those that wait for it."""
+    """One that is underway: of one stream, and of those that wait for it. What it captures takes
+    its time when it is replayed."""
 
     def __init__(self, device: int, stream: int, pool: PoolName) -> None:
         self.device = device
-        self.streams = {stream}
+        self.streams: set[int] = set()
         self.pool = pool
+        self.stepper = ""  # who made a training step in it
+        self._number = next(_numbers)
+        self.add(stream)
+
+    def add(self, stream: int) -> None:
+        self.streams.add(stream)
+        _C.vgpu.clock_capture(self._number, self.device, stream)
+
+    def end(self) -> None:
+        _C.vgpu.clock_end_capture(self._number)
+
+    def replay(self) -> None:
+        _C.vgpu.clock_replay(self._number, self.device)
+
+    def forget(self) -> None:
+        _C.vgpu.clock_forget(self._number)
 
 
 class Captures:
@@ -32,6 +55,7 @@ class Captures:
         self._underway: list[Capture] = []
         self._random: tuple[torch.Tensor, ...] = ()
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.on_step: Callable[[str], None] = lambda maker: None  # a replay has made one
 
     @property
     def pools_made(self) -> int:
@@ -50,9 +74,22 @@ class Captures:
 
     def end(self, capture: Capture) -> None:
         self._underway.remove(capture)
+        capture.end()
         self._pools.end(capture.device, capture.pool)
 
-    def forget(self, graph: Any) -> None:
+    def replay(self, capture: Capture) -> None:
+        capture.replay()
+        if capture.stepper:
+            self.on_step(capture.stepper)
+
+    def stepped(self, maker: str) -> None:
+        """The program has made a step, which is part of a graph where one is captured."""
+        if self.is_current():
+            self._underway[-1].stepper = maker
+
+    def forget(self, graph: Any, capture: Capture | None) -> None:
+        if capture is not None:
+            capture.forget()
         self._graphs.discard(graph)
         if not self._graphs:
             self._random = ()
@@ -72,7 +109,7 @@ class Captures:
     def join(self, capture: Capture | None, stream: int) -> None:
         """`stream` waits for what is captured, so its work is captured, too."""
         if capture in self._underway and capture is not None and stream not in capture.streams:
-            capture.streams.add(stream)
+            capture.add(stream)
             self._pools.add_stream(capture.device, capture.pool, stream)
 
     def _keep_random_state(self, graph: Any) -> None:

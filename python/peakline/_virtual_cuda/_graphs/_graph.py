@@ -66,12 +66,13 @@ class VirtualGraph:
     def replay(self) -> None:
         if self._captured is None:
             raise RuntimeError(_NOT_CAPTURED)
+        self._captures.replay(self._captured)
 
     def reset(self) -> None:
-        if self._captured is not None:
-            self._pools.release(self._captured.device, self._captured.pool)
-            self._captured = None
-        self._captures.forget(self)
+        captured, self._captured = self._captured, None
+        if captured is not None:
+            self._pools.release(captured.device, captured.pool)
+        self._captures.forget(self, captured)
 
     def pool(self) -> PoolName:
         capture = self._captured or self._capture
