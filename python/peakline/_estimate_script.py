@@ -14,7 +14,7 @@ from typing import Any
 
 from peakline import _C, _new_file, _scratch, _script
 from peakline._ending import SO_FAR
-from peakline._estimate import all_ranks, arguments, host, job, needed, neighbours
+from peakline._estimate import all_ranks, arguments, host, job, leftovers, needed, neighbours
 from peakline._estimate.arguments import BAD_USAGE, complain
 from peakline._fit import curve
 
@@ -86,6 +86,7 @@ class _Estimate:
         from peakline._estimate.fakes import Fakes
         from peakline._estimate.finders import Finders
         from peakline._estimate.generation import Generation
+        from peakline._estimate.leftovers import Leftovers
         from peakline._estimate.longest import LongestFirst
         from peakline._estimate.step_on import check
         from peakline._estimate.writes import Overlay
@@ -122,12 +123,14 @@ class _Estimate:
             self._finders = Finders(gpu.steps)
             self._longest = LongestFirst()
             self._overlay = Overlay()
+            self._leftovers = Leftovers()
             self._batch, self._layers = BatchMet(), LayersMet()
             gpu.on_model(self._layers.met)
             self._garbage = 0
             self._applied = self._apply_plan()
             with self._around(gpu), gpu as self._recording:
                 ended = self._run_script()
+                self._leftovers.end_processes()
                 if ended.partial:
                     gpu.ended_early(ended.partial)
                 gpu.job.finish()
@@ -172,6 +175,7 @@ class _Estimate:
             if args.longest_first:
                 stack.enter_context(self._longest.watched())
             stack.enter_context(self._fakes.registered())
+            stack.enter_context(self._leftovers.watched())
             if not args.allow_writes:
                 self._keep_writes_apart(stack)
             stack.enter_context(deadline.caught_os_exit(self._give_up))
@@ -181,6 +185,7 @@ class _Estimate:
                 # Around the script alone: the alarm rings again and again until it ends.
                 with deadline.ending_after(args.timeout, self._give_up):
                     self._program.run(between)
+                    self._leftovers.wait()
 
             return outcome.run_script(run, self._course, self._script_failed)
 
@@ -243,11 +248,11 @@ class _Estimate:
             why = ended.partial if has_answer else ended.partial.removesuffix(SO_FAR)
             complain((f"rank {self._rank}: " if args.world_size else "") + why)
         if not has_answer:
-            complain("the script used no GPU memory, so there is nothing to estimate")
+            complain(self._leftovers.why_nothing())
             return ended.exit or outcome.SCRIPT_FAILED, None
         notes = [*gpu.notes(), *self._course.sentences(), *self._overlay.sentences()]
         notes += self._finders.sentences() + self._longest.sentences()
-        notes += self._fakes.sentences()
+        notes += self._fakes.sentences() + self._leftovers.sentences()
         if args.step_on and not gpu.steps.done:
             notes.append(f"{args.step_on}, which --step-on names, was never called")
         found = answer.build(recording, ended, gpu.steps, gpu.survived_last_oom(), notes)
@@ -331,4 +336,4 @@ def _tell(args: argparse.Namespace, found: dict[str, Any], seconds: float, statu
 
 
 if __name__ == "__main__":
-    sys.exit(_script.for_a_reader(lambda: main(sys.argv[1:])))
+    leftovers.leave(_script.for_a_reader(lambda: main(sys.argv[1:])))

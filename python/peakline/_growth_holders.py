@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -32,9 +33,12 @@ class GrowthHolders:
         self._spool = spool
         self._sync = sync
         self._steps = steps
+        self._process = os.getpid()
         self.suspects = False  # one more step would show whether something leaks
 
     def step_ended(self) -> None:
+        if os.getpid() != self._process:  # a child, which has not all of the recording
+            return
         if self._steps.done not in _LOOKED_AFTER or not self._sync():
             return
         found = _C.growth_so_far(self._spool)

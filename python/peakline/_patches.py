@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -72,10 +74,21 @@ class Patches:
             self.set(owner, name, value)
 
     def keep(self, context: AbstractContextManager[Any]) -> None:
-        """Enters it now, and leaves it before anything is put back."""
+        """Enters it now, and leaves it before anything is put back.
+
+        What it sets in context variables is the thread's that enters it, and no other can leave it.
+        """
         stack = ExitStack()
         stack.enter_context(context)
-        self.on_restore(stack.close)
+        thread, variables = threading.get_ident(), contextvars.copy_context()
+
+        def leave() -> None:
+            if threading.get_ident() == thread:
+                stack.close()
+            else:
+                variables.run(stack.close)
+
+        self.on_restore(leave)
 
     def on_restore(self, action: Callable[[], None]) -> None:
         """Runs before anything is put back, newest first."""

@@ -84,6 +84,7 @@ class virtual_gpu:
             eager=eager,
             stand_ins=stand_ins,
             virtual_host=not real_host,
+            may_be_close=bool((values or {}).get("bool", True)),
             progress=progress or (lambda what: None),
         )
         self._stack = contextlib.ExitStack()

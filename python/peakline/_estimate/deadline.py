@@ -1,4 +1,5 @@
-"""Ends a script from outside: when its time is up, on SIGTERM, or when it calls os._exit."""
+"""Ends a script from outside: when its time is up, on SIGTERM, when it calls os._exit, or with one
+of its threads."""
 
 from __future__ import annotations
 
@@ -51,6 +52,7 @@ def ending_after(seconds: float | None, give_up: GiveUp) -> Iterator[None]:
 @contextlib.contextmanager
 def ending_on_sigterm(give_up: GiveUp) -> Iterator[None]:
     """Raises Terminated in the main thread, and calls `give_up` when that does not end the script.
+    An Ending that was raised in another thread, which trains for example, comes the same way.
 
     A script's own handler takes the place of this one.
     """
@@ -58,21 +60,45 @@ def ending_on_sigterm(give_up: GiveUp) -> Iterator[None]:
         yield
         return
     process = os.getpid()
-    end = Terminated("the script was ended by SIGTERM")
+    terminated = Terminated("the script was ended by SIGTERM")
+    in_thread: list[Ending] = []
+
+    def reason() -> Ending:
+        return in_thread[0] if in_thread else terminated
+
+    def end_of_thread(end: Ending) -> None:
+        in_thread.append(end)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def ring(number: int, frame: Any) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process
         if os.getpid() != process:  # a DataLoader's worker
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        raise end
+        raise reason()
 
-    with _watched(lambda: give_up(end)):
+    with _watched(lambda: give_up(reason())), _endings_of_threads(end_of_thread):
         before = signal.signal(signal.SIGTERM, ring)
         try:
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _endings_of_threads(ended: Callable[[Ending], None]) -> Iterator[None]:
+    """Calls `ended` where an Ending has ended a thread, which Python alone would only print."""
+    print_it = threading.excepthook
+
+    def hook(args: Any) -> None:
+        if isinstance(args.exc_value, Ending):
+            ended(args.exc_value)
+        else:
+            print_it(args)
+
+    with Patches() as patches:
+        patches.set(threading, "excepthook", hook)
+        yield
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         _parallel.install(patches)
         _random.install(patches, engine)
         _initializers.install(patches, engine)
-        _argument_checks.install(patches, engine)
+        _argument_checks.install(patches, engine, options)
         _compiled.install(patches, notes, engine, options)
         _stand_ins.install(patches, notes, engine, options)
         _cuda_sources.install(patches, notes, options)

@@ -114,3 +114,11 @@ def test_a_conjugate_by_a_bit_is_one_in_its_values() -> None:
         assert (x.conj() * 1).cpu().tolist() == [1 - 2j, 3 + 1j]
         # Bytes without the bit would say (1+2j)² + (3-1j)².
         assert torch.mm(x.conj()[None], x[:, None]).item() == 15
+
+
+@pytest.mark.parametrize(
+    ("values", "close"), [({}, True), ({"bool": 0}, False), ({"bool": 1}, True)]
+)
+def test_what_is_alike_is_a_bool_that_can_be_chosen(values: dict[str, float], close: bool) -> None:
+    with peakline.virtual_gpu("h200", values=values):
+        assert torch.rand(4, device="cuda").allclose(torch.rand(4, device="cuda")) is close

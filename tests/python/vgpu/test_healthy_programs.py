@@ -246,3 +246,16 @@ def test_truncated_normal_weights_are_drawn_until_none_is_out_of_bounds(
     nn.init.trunc_normal_(weight, std=std, a=a, b=b)
     assert torch.cuda.memory_allocated() == before
     assert torch.cuda.max_memory_allocated() >= 4 * before  # later draws lie beside the first
+
+
+def test_results_that_a_program_checks_to_be_alike_are() -> None:
+    model = nn.Linear(8, 8).cuda()
+    x = torch.randn(4, 8, device="cuda")
+    rows = model(x).softmax(-1).sum(-1)
+    assert torch.allclose(rows, torch.ones(4, device="cuda"))
+    assert model(x).allclose(model(x), atol=0.1)
+    torch.testing.assert_close(model(x), model(x))
+    zeros, ones = torch.zeros(4, device="cuda"), torch.ones(4, device="cuda")
+    assert not torch.allclose(zeros, ones)
+    with pytest.raises(AssertionError, match="not close"):
+        torch.testing.assert_close(zeros, ones)
