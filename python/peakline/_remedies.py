@@ -74,9 +74,10 @@ def proven(attempt: Try, batch: Size | None, plan: Plan | None, seconds: float) 
         return answer if answer is not None and _passes(answer) else None
 
     said = [*_smaller_batch(tried, batch, until), *_checkpointing(tried, plan)]
-    if 0 < seconds and until - time.monotonic() < _AT_THE_END and (batch or plan):
+    if seconds > 0 and until - time.monotonic() < _AT_THE_END and (batch or plan):
         said.append(
-            f"{seconds:g} s were too short to try everything; --advice {4 * seconds:g} takes longer."
+            f"{seconds:g} s were too short to try everything; --advice {4 * seconds:g} takes "
+            "longer."
         )
     return said
 
