@@ -20,7 +20,8 @@ struct alignas(64) ThreadAllocs {
   std::uint64_t step = 0;
   std::size_t count = 0;  // in this step
   const ExpectedAllocs* expecting = nullptr;
-  std::span<const std::uint64_t> expected = {};  // of this thread
+  std::span<const std::uint64_t> expected = {};             // of this thread
+  std::span<const ExpectedAllocs::Stack> stacks_ahead = {};  // likewise
 };
 constinit thread_local ThreadAllocs t_allocs __attribute__((tls_model("initial-exec")));
 
@@ -34,29 +35,43 @@ std::mutex& expect_mutex() {
   return *kMutex;
 }
 
-// The first allocation that is not as in the steps before: from the next op on, ops are watched. Says
-// whether this one is as before, so that the tape knows where it comes from.
+// Says whether the allocation is as in the steps before, so that the tape knows where it comes from.
+bool is_as_before(ThreadAllocs& allocs, const ExpectedAllocs* expected, Recorder& recorder,
+                  const RawEvent& event) {
+  if (expected == nullptr) return false;
+  if (allocs.expecting != expected) {
+    const ExpectedAllocs::Thread& mine = expected->of(recorder.this_thread());
+    allocs.expecting = expected;
+    allocs.expected = mine.allocs;
+    allocs.stacks_ahead = mine.stacks;
+  }
+  const std::size_t index = allocs.count - 1;
+  if (index >= allocs.expected.size() ||
+      allocs.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
+    return false;
+  }
+  __builtin_prefetch(
+      &allocs.expected[std::min(index + kExpectedAhead, allocs.expected.size() - 1)]);
+  // It may have been expected in the midst of the step only.
+  auto& ahead = allocs.stacks_ahead;
+  while (!ahead.empty() && ahead.front().alloc < index) ahead = ahead.subspan(1);
+  return ahead.empty() || ahead.front().alloc != index ||
+         ahead.front().stack == take_stack(recorder).stack;
+}
+
+// The first allocation that is not as before: from the next op on, ops are watched.
 bool check_expected(ThreadAllocs& allocs, Recorder& recorder, const RawEvent& event) {
   const std::uint64_t step = g_step.load(std::memory_order_relaxed);
   if (allocs.step != step) {
     allocs.step = step;
     allocs.count = 0;
+    allocs.expecting = nullptr;
   }
-  const std::size_t index = allocs.count++;
+  ++allocs.count;
   const ExpectedAllocs* expected = g_expected.load(std::memory_order_acquire);
-  if (expected == nullptr) return false;
-  if (allocs.expecting != expected) {
-    allocs.expecting = expected;
-    allocs.expected = expected->of(recorder.this_thread());
-  }
-  if (index >= allocs.expected.size() ||
-      allocs.expected[index] != ExpectedAllocs::pack(event.size, event.device)) {
-    AllocGate::expect(nullptr);
-    return false;
-  }
-  __builtin_prefetch(
-      &allocs.expected[std::min(index + kExpectedAhead, allocs.expected.size() - 1)]);
-  return true;
+  const bool as_before = is_as_before(allocs, expected, recorder, event);
+  if (expected != nullptr && !as_before) AllocGate::expect(nullptr);
+  return as_before;
 }
 
 }  // namespace

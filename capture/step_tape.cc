@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace peakline::capture {
 namespace {
@@ -25,6 +26,13 @@ bool is_alloc(RawKind kind) { return kind == RawKind::kAlloc || kind == RawKind:
 bool is_milestone(RawKind kind) {
   return is_alloc(kind) || is_module(kind) || kind == RawKind::kPhaseBegin ||
          kind == RawKind::kPhaseEnd || kind == RawKind::kLabelWalk;
+}
+
+// Of the allocation there. It comes right before it.
+template <class Items>
+std::uint32_t stack_before(const Items& items, std::size_t at) {
+  const bool has_one = at > 0 && items[at - 1].is(RawKind::kStack);
+  return has_one ? items[at - 1].raw.id : StackId{}.raw();
 }
 
 }  // namespace
@@ -118,6 +126,7 @@ void StepTape::watch_label(const RawEvent& raw) {
 }
 
 void StepTape::repeat(const RawEvent& raw) {
+  if (raw.kind == RawKind::kStack) tape_of(raw.thread).stack = raw;
   if (is_taped(raw.kind)) return;  // torch was told to stop a moment ago; the tape has these
   if (is_milestone(raw.kind)) return repeat_milestone(raw, tape_of(raw.thread));
   if (raw.kind == RawKind::kFree) return repeat_free(raw, tape_of(raw.thread));
@@ -127,20 +136,28 @@ void StepTape::repeat(const RawEvent& raw) {
   out_.on(raw);
 }
 
-// The next milestone on the tape must be this one. The ops that begin and end before it do so now.
+// The next milestone on the tape must be this one, and come from the same place, where that was looked
+// at. The ops that begin and end before it do so now.
 void StepTape::repeat_milestone(const RawEvent& raw, Tape& tape) {
   std::size_t at = tape.next;
   while (at < tape.before.size() && !is_milestone(tape.before[at].raw.kind)) ++at;
-  if (at == tape.before.size() || tape.before[at] != item_of(raw)) {
-    stop_repeating(raw.ticks);
-    return watch(raw);
-  }
+  if (at == tape.before.size() || tape.before[at] != item_of(raw)) return watch_again(raw, tape);
+  if (tape.stack && tape.stack->id != stack_before(tape.before, at)) return watch_again(raw, tape);
+  tape.stack.reset();
   play(tape, at, raw.ticks);
   tape.next = at + 1;
   if (is_module(raw.kind)) return repeat_module(raw, tape.before[at].raw);
   if (raw.kind == RawKind::kLabelWalk) return play_labels(tape, raw.ticks);
   if (is_alloc(raw.kind)) return put_alloc(raw, tape);
   out_.on(raw);
+}
+
+// The event is not on the tape, and neither is the stack that came with it.
+void StepTape::watch_again(const RawEvent& raw, Tape& tape) {
+  const std::optional<RawEvent> stack = std::exchange(tape.stack, {});
+  stop_repeating(raw.ticks);
+  if (stack && is_alloc(raw.kind)) watch(*stack);
+  watch(raw);
 }
 
 // That a module runs inside a node is known while nodes are watched.
@@ -233,10 +250,13 @@ void StepTape::start_repeating() {
   repeating_ = true;
   moved_on_.clear();
   expected_.push_back(std::make_unique<ExpectedAllocs>());
-  for (const Tape& tape : tapes_) {
-    for (const Item& item : tape.before) {
-      if (!is_alloc(item.raw.kind)) continue;
-      expected_.back()->add(tape.thread, item.raw.size, item.raw.device);
+  for (Tape& tape : tapes_) {
+    tape.stack.reset();
+    for (std::size_t at = 0; at < tape.before.size(); ++at) {
+      const RawEvent& raw = tape.before[at].raw;
+      if (!is_alloc(raw.kind)) continue;
+      expected_.back()->add(tape.thread, raw.size, raw.device,
+                            StackId(stack_before(tape.before, at)));
     }
   }
   expect_(expected_.back().get());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -13,24 +14,41 @@
 
 namespace peakline::capture {
 
-// What each thread will allocate in a step that is like the one before. Immutable once others see it.
+// What each thread will allocate in a step that is like the one before, and from where. Immutable once
+// others see it.
 class ExpectedAllocs {
  public:
-  void add(std::uint16_t thread, std::uint64_t size, std::uint8_t device) {
+  // Another part of the program may allocate the same sizes, so some allocations are looked at closer:
+  // the first of a thread that has a stack, and one in so many that follow. Each costs a read of the
+  // interpreter's frames.
+  static constexpr std::size_t kLookedAt = 16;
+  struct Stack {
+    std::size_t alloc = 0;  // of the thread's in the step
+    StackId stack;
+  };
+  struct Thread {
+    std::vector<std::uint64_t> allocs;  // in order, each as pack() says it
+    std::vector<Stack> stacks;          // of those that are looked at
+    std::size_t with_stacks = 0;
+  };
+
+  void add(std::uint16_t thread, std::uint64_t size, std::uint8_t device, StackId stack) {
     if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
-    threads_[thread].push_back(pack(size, device));
+    Thread& here = threads_[thread];
+    const bool looked_at = stack != StackId{} && here.with_stacks++ % kLookedAt == 0;
+    if (looked_at) here.stacks.push_back({here.allocs.size(), stack});
+    here.allocs.push_back(pack(size, device));
   }
-  // The thread's allocations of a step, in order, each as pack() says it.
-  [[nodiscard]] std::span<const std::uint64_t> of(std::uint16_t thread) const noexcept {
-    if (thread >= threads_.size()) return {};
-    return threads_[thread];
+  [[nodiscard]] const Thread& of(std::uint16_t thread) const noexcept {
+    static const Thread kNothing;
+    return thread < threads_.size() ? threads_[thread] : kNothing;
   }
   static std::uint64_t pack(std::uint64_t size, std::uint8_t device) noexcept {
     return size << 8 | device;
   }
 
  private:
-  std::vector<std::vector<std::uint64_t>> threads_;
+  std::vector<Thread> threads_;
 };
 
 // Being told of every op and of every autograd node costs the program about a microsecond each; being
@@ -38,7 +56,8 @@ class ExpectedAllocs {
 // equal steps in a row are kept as a tape, and so is where in the program their blocks come from,
 // and which of them are parameters, gradients and optimizer state. While later steps allocate the same sizes in the same modules in the same
 // order, all this is read from the tape, torch is not asked for it, and nobody walks over the
-// parameters. The first difference ends this: they are watched again, until two steps in a row are
+// parameters. A few of their stacks are taken nevertheless, since a second loop over the same model may
+// allocate all the same. The first difference ends this: they are watched again, until two steps in a row are
 // equal.
 // This runs behind the program; so that no op is missed but the one at the difference, the program is
 // told what allocations to expect, and notices by itself when another one comes.
@@ -86,6 +105,7 @@ class StepTape {
     std::vector<std::uint64_t> addresses_before;  // of the step before
     bool in_walk = false;                         // the labels that come are those of a walk
     std::uint32_t open = 0;                       // ops begun and not ended
+    std::optional<RawEvent> stack;  // that came for the next allocation, while repeating
     std::uint16_t thread = 0;
   };
   // Labels of blocks of their step and of the one before are taped; older blocks have theirs.
@@ -99,6 +119,7 @@ class StepTape {
   void watch_label(const RawEvent& raw);
   void repeat(const RawEvent& raw);
   void repeat_milestone(const RawEvent& raw, Tape& tape);
+  void watch_again(const RawEvent& raw, Tape& tape);
   void repeat_free(const RawEvent& raw, Tape& tape);
   void repeat_module(RawEvent raw, const RawEvent& before);
   void end_ops_that_are_over(Tape& tape);

@@ -7,6 +7,7 @@ function that is running, of a class.
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import inspect
 import os
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 
+from peakline._stacks import is_library
 from peakline._torch_places import place
 
 _FakeTensor = place("torch._subclasses.fake_tensor:FakeTensor")
@@ -64,6 +66,8 @@ def find_holders(
     gc.collect()
     tensors = _living_tensors()
     found = _by_storage(tensors, device)
+    for storage in _of_parameters(tensors):
+        found.pop(storage, None)
     _add_saved(found, tensors, device)
     search = _search_beside(tensors, found, error)
     largest = sorted(found.values(), key=lambda held: -held.bytes)[:n]
@@ -156,22 +160,24 @@ def _nowhere(tensor: torch.Tensor) -> list[int]:
 def _by_storage(
     tensors: list[torch.Tensor], device: torch.device | None, addresses: Addresses = _nowhere
 ) -> dict[int, _Held]:
-    """Parameters and their gradients are held by their modules, as everybody knows."""
-    known = {_storage_of(tensor) for tensor in tensors if isinstance(tensor, torch.nn.Parameter)}
-    known |= {
-        _storage_of(tensor.grad)
-        for tensor in tensors
-        if isinstance(tensor, torch.nn.Parameter) and tensor.grad is not None
-    }
     found: dict[int, _Held] = {}
     for tensor in tensors:
         storage = _storage_of(tensor)
-        if storage is None or storage in known or not _is_on(tensor, device):
+        if storage is None or not _is_on(tensor, device):
             continue
         if storage not in found:
             found[storage] = _Held(tensor, addresses)
         found[storage].tensors.append(tensor)
     return found
+
+
+def _of_parameters(tensors: list[torch.Tensor]) -> set[int]:
+    """Parameters and their gradients are held by their modules, as everybody knows. (Those that
+    are new with every step are not: growth asks for them, too.)"""
+    parameters = [tensor for tensor in tensors if isinstance(tensor, torch.nn.Parameter)]
+    gradients = [tensor.grad for tensor in parameters if tensor.grad is not None]
+    storages = [_storage_of(tensor) for tensor in [*parameters, *gradients]]
+    return {storage for storage in storages if storage is not None}
 
 
 def _is_on(tensor: torch.Tensor, device: torch.device | None) -> bool:
@@ -201,7 +207,7 @@ def _add_saved(
                     found[storage] = _Held(tensor, addresses)
                 held = found.get(storage)
                 if held is not None and held.saved_by is None:
-                    held.saved_by = (root, node.name())
+                    held.saved_by = (root, node.name().removeprefix("torch::autograd::"))
 
 
 def _last_results(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -232,7 +238,11 @@ def _nodes(first: Any, met: set[Any]) -> Iterator[Any]:
 
 
 def _saved_in(node: Any) -> Iterator[torch.Tensor]:
-    """Without unpacking: that may run the program's own hooks, or compute things again."""
+    """Without unpacking: that may run the program's own hooks, or compute things again. A node
+    that adds up a leaf's gradient holds the leaf."""
+    leaf = getattr(node, "variable", None)
+    if isinstance(leaf, torch.Tensor) and leaf.is_leaf:
+        yield leaf
     for name in dir(node):
         if not name.startswith("_raw_saved_"):
             continue
@@ -255,21 +265,26 @@ class _Search:
     def __init__(self, ours: set[int], error: BaseException | None) -> None:
         self._frames = _ended_frames(error) + _running_frames()
         self._running = {id(frame) for frame in self._frames}
-        self._locals = dict(self._variables())
+        # What torch's own functions call it says little to the program's author.
+        of_torch = [frame for frame in self._frames if is_library(frame.f_code.co_filename)]
+        of_program = [frame for frame in self._frames if frame not in of_torch]
+        self._locals = _context_variables() | dict(self._variables(of_program))
+        self._of_library = dict(self._variables(of_torch))
         self._globals = {
             id(module.__dict__): name
             for name, module in list(sys.modules.items())
             if isinstance(module, types.ModuleType) and name != "__mp_main__"  # __main__ again
         }
-        self._ours = ours | {id(self._frames), id(self._locals), id(self.__dict__), id(self)}
+        known = (self._frames, self._locals, self._of_library, self.__dict__, self)
+        self._ours = ours | {*map(id, known)}
 
     def leave_out(self, thing: object) -> None:
         """It is ours, and holds nothing of the program's."""
         self._ours.add(id(thing))
 
-    def _variables(self) -> Iterator[tuple[int, str]]:
+    def _variables(self, frames: list[types.FrameType]) -> Iterator[tuple[int, str]]:
         # The innermost function that knows an object says most about it.
-        for frame in reversed(self._frames):
+        for frame in reversed(frames):
             if frame.f_locals is frame.f_globals:
                 continue
             for name, value in _variables_of(frame):
@@ -279,11 +294,13 @@ class _Search:
         """The shortest; "" when no variable leads to it."""
         level: dict[int, tuple[Any, str]] = {id(wanted): (wanted, "")}
         met = {id(wanted)} | self._ours
-        hint = ""
+        hint = in_library = ""
         for _ in range(_MOST_LEVELS):
             for number, (_thing, suffix) in level.items():
                 if number in self._locals:
                     return self._locals[number] + suffix
+                if number in self._of_library:
+                    in_library = in_library or self._of_library[number] + suffix
             things = [thing for thing, _suffix in level.values()]
             met |= {id(level), id(things), *map(id, level.values())}
             above: dict[int, tuple[Any, str]] = {}
@@ -308,7 +325,7 @@ class _Search:
             if not above:
                 break
             level = above
-        return hint
+        return in_library or hint
 
     def _root(self, referrer: object, thing: object) -> str:
         if isinstance(referrer, dict) and (module := self._module_of(referrer)) is not None:
@@ -335,6 +352,12 @@ class _Search:
         if isinstance(referrer, types.GeneratorType):
             return referrer.gi_code.co_filename.startswith(_HERE)
         return False
+
+
+def _context_variables() -> dict[int, str]:
+    """Python's own dict of them is one that nobody can read a name from."""
+    here = contextvars.copy_context()
+    return {id(value): f"the context variable {variable.name}" for variable, value in here.items()}
 
 
 def _targets(referrer: object, level: dict[int, tuple[Any, str]]) -> Iterator[tuple[Any, str]]:
@@ -501,8 +524,18 @@ def _attribute(referrer: object, thing: object) -> str | None:
         for name, value in list(attributes.items()):
             if value is thing:
                 return f".{name}"
+    if isinstance(referrer, BaseException) and referrer.args is thing:
+        return ".args"
+    # Slots, and what types of C show in the same way. Reading one runs nothing of the program's.
     for kind in type(referrer).__mro__:
-        for name in getattr(kind, "__slots__", ()):
-            if getattr(referrer, name, None) is thing:
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, types.MemberDescriptorType) and _read(member, referrer) is thing:
                 return f".{name}"
     return ".…"
+
+
+def _read(member: types.MemberDescriptorType, thing: object) -> object:
+    try:
+        return member.__get__(thing)
+    except AttributeError:  # a slot that is empty
+        return None

@@ -21,6 +21,7 @@ from peakline._script_sizes import Size
 from peakline.run import format_size
 
 _HALVINGS = 8
+_AT_THE_END = 0.2  # seconds: a trial that was ended
 
 
 @dataclass
@@ -64,7 +65,7 @@ def announcement(batch: Size | None, plan: Plan | None, seconds: float) -> str:
 
 
 def proven(attempt: Try, batch: Size | None, plan: Plan | None, seconds: float) -> list[str]:
-    """Sentences. What takes longer than `seconds` in all is not said, and neither is what fails."""
+    """Sentences. What fails is not said; that the time was too short is."""
     until = time.monotonic() + seconds
 
     def tried(change: Change) -> dict[str, Any] | None:
@@ -72,7 +73,13 @@ def proven(attempt: Try, batch: Size | None, plan: Plan | None, seconds: float) 
         answer = attempt(change, left) if left > 0 else None
         return answer if answer is not None and _passes(answer) else None
 
-    return [*_smaller_batch(tried, batch, until), *_checkpointing(tried, plan)]
+    said = [*_smaller_batch(tried, batch, until), *_checkpointing(tried, plan)]
+    if seconds > 0 and until - time.monotonic() < _AT_THE_END and (batch or plan):
+        said.append(
+            f"{seconds:g} s were too short to try everything; --advice {4 * seconds:g} takes "
+            "longer."
+        )
+    return said
 
 
 def _passes(answer: dict[str, Any]) -> bool:

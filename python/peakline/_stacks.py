@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sysconfig
 from typing import Any, Literal, get_args
@@ -35,11 +36,13 @@ def session_arguments(
 def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The innermost place of the program's own, of a recorded stack as JSON has it; of a stack
     without one the innermost."""
-    own = (place for place in stack if place["line"] and not _is_library(place["file"]))
+    own = (place for place in stack if place["line"] and not is_library(place["file"]))
     return next(own, stack[0] if stack else None)
 
 
-def _is_library(file: str) -> bool:
+@functools.cache
+def is_library(file: str) -> bool:
+    """Of torch or of Python itself."""
     _, _, (of_torch, *of_python), *_ = session_arguments("all", source=True, cpp=False)
     if file.startswith((os.path.join(of_torch, ""), "<frozen ")):
         return True

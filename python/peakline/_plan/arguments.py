@@ -169,8 +169,8 @@ def _parser() -> _Parser:
         default=[],
         type=variable,
         metavar="NAME=A..B",
-        help="an argument of the script that may be changed, too: A..B, which doubles from A to B, "
-        "or A,B,C; world-size is the job's; may be given for several",
+        help="an argument of the script that may be changed, too: A..B, in steps of at most a "
+        "half (1, 2, 3, 4, 6, 8, …), or A,B,C; world-size is the job's; may be given for several",
     )
     parser.add_argument(
         "--levers",

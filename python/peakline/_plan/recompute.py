@@ -6,6 +6,7 @@ reentrance and with the random state preserved: `forgetful.py` where it can, els
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from peakline._plan import forgetful, names, selective
+from peakline._plan import forgetful, names, selective, statistics
 from peakline._plan.document import Activations, Plan
 from peakline._plan.errors import PlanError
 from peakline._plan.offload import saved_on_host
@@ -45,8 +46,10 @@ def _contexts(rules: selective.Rules) -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
-def _checkpointing(forward: Callable[..., Any], entry: Activations) -> Callable[..., Any]:
-    """`forward` as the entry wants it."""
+def _checkpointing(
+    module: nn.Module, forward: Callable[..., Any], entry: Activations
+) -> Callable[..., Any]:
+    """The module's `forward` as the entry wants it."""
     if entry.policy == "offload":
 
         def offloading(*args: Any, **kwargs: Any) -> Any:
@@ -57,20 +60,30 @@ def _checkpointing(forward: Callable[..., Any], entry: Activations) -> Callable[
 
         return offloading
     contexts: Callable[[], Any] | None = None
-    more: dict[str, Any] = {}
     if entry.policy == "selective":
         rules = selective.Rules(dict(entry.keep), dict(entry.offload))
         contexts = functools.partial(_contexts, rules)
-        more["context_fn"] = contexts
+    # Asked at the first call: batch normalization may still be exchanged for one of many ranks.
+    counting = functools.cache(functools.partial(statistics.that_count, module))
 
     def checkpointing(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
-        if not torch.compiler.is_compiling() and forgetful.is_usual():
-            return forgetful.call(forward, args, kwargs, contexts)
+        used = contexts
+        compiling = torch.compiler.is_compiling()  # a compiler knows by itself what is done once
+        if not compiling and counting():
+            used = functools.partial(_not_counted, counting(), contexts)
+        if not compiling and forgetful.is_usual():
+            return forgetful.call(forward, args, kwargs, used)
+        more: dict[str, Any] = {} if used is None else {"context_fn": used}
         return checkpoint(forward, *args, use_reentrant=False, **more, **kwargs)
 
     return checkpointing
+
+
+def _not_counted(modules: Any, contexts: Callable[[], Any] | None) -> Any:
+    first, again = contexts() if contexts else (contextlib.nullcontext(), contextlib.nullcontext())
+    return first, statistics.NotCounted(modules, again)
 
 
 def find(model: nn.Module, plan: Plan) -> dict[str, nn.Module]:
@@ -101,7 +114,7 @@ def wrap(model: nn.Module, plan: Plan) -> None:
             module = modules[name]
             forward = module.forward
             setattr(module, MARK, vars(module).get("forward"))
-            module.forward = _checkpointing(forward, entry)
+            module.forward = _checkpointing(module, forward, entry)
 
 
 def unwrap(model: nn.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -337,6 +338,78 @@ def products_in_backward(plan: dict[str, Any] | None) -> int:
     with Count(torch.ops.aten.addmm.default) as count:
         loss.backward()
     return count.calls
+
+
+class Pictures(nn.Module):
+    def __init__(self, momentum: float | None) -> None:
+        super().__init__()
+        layers = [
+            nn.Sequential(
+                nn.Conv2d(4, 4, 3, padding=1),
+                nn.BatchNorm2d(4, momentum=momentum),
+                nn.ReLU(inplace=True),
+                nn.InstanceNorm2d(4, track_running_stats=True),
+            )
+            for _ in range(3)
+        ]
+        layers[2][1].eval()  # its statistics are those of another training
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x.square().mean()
+
+
+def trained_on_pictures(
+    plan: dict[str, Any] | None, momentum: float | None, watched: bool, compiled: bool
+) -> tuple[list[float], dict[str, torch.Tensor]]:
+    torch.manual_seed(0)
+    model = Pictures(momentum)
+    if plan is not None:
+        peakline.checkpoint(model, plan)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    run = torch.compile(model) if compiled else model
+    losses = []
+    for _ in range(3):
+        x = torch.randn(2, 4, 6, 6)
+        with NothingElse() if watched else contextlib.nullcontext():
+            loss = run(x)
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses, model.state_dict()
+
+
+class NothingElse(TorchDispatchMode):
+    """Somebody who watches: torch's own checkpoint recomputes then."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("how", "momentum"),
+    [("plain", 0.1), ("plain", None), ("watched", 0.1), ("watched", None), ("compiled", 0.1)],
+)
+@pytest.mark.parametrize("policy", ["recompute", "selective"])
+def test_statistics_of_batches_count_each_batch_once(
+    policy: str, how: str, momentum: float | None
+) -> None:
+    entry: dict[str, Any] = {"modules": ["layers.{0..2}"], "policy": policy}
+    if policy == "selective":
+        entry["keep"] = {"aten.convolution.default": "all"}
+    plan = {"schema_version": 1, "activations": [entry]}
+    watched, compiled = how == "watched", how == "compiled"
+    losses, state = trained_on_pictures(None, momentum, watched, compiled)
+    planned_losses, planned = trained_on_pictures(plan, momentum, watched, compiled)
+    assert planned_losses == pytest.approx(losses, rel=1e-6 if compiled else 0)
+    assert state["layers.0.1.num_batches_tracked"] == 3
+    for name, value in state.items():
+        torch.testing.assert_close(
+            planned[name], value, rtol=1e-5 if compiled else 0, atol=1e-6 if compiled else 0
+        )
 
 
 def test_what_is_kept_is_not_computed_again() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -288,7 +287,7 @@ def test_a_virtual_gpu_allocates_as_with_torchs_checkpoint(
     half: bool, plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def peaks() -> list[Any]:
-        with peakline.virtual_gpu("h200") as run:
+        with peakline.virtual_gpu("h200"):
             model = model_of(plan).cuda()
             optimizer = torch.optim.AdamW(model.parameters())
             found: list[Any] = []

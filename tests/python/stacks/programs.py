@@ -107,6 +107,15 @@ def kept_after_step(device: str, steps: int, ended: Ended) -> None:
     ended()
 
 
+def new_parameters(device: str, steps: int, ended: Ended) -> None:
+    model, optimizer = make(device)
+    for _ in range(steps):
+        update(optimizer, model(batch(device)).mean())
+        one = nn.Parameter(batch(device) * 2)  # leaks
+        optimizer.add_param_group({"params": [one]})
+    ended()
+
+
 def keep(device: str, steps: int) -> list[torch.Tensor]:
     model, optimizer = make(device)
     outputs = []
@@ -135,6 +144,7 @@ LEAKS: dict[Callable[[str, int, Ended], None], tuple[str, set[str]]] = {
 # Who holds what these leave, step after step.
 HELD = {
     "kept_after_step": "kept_after_step(): outputs[…]",
+    "new_parameters": "new_parameters(): optimizer.param_groups[…]['params'][0]",
     "hidden_states": "hidden_states(): states['hidden'][…]",
 }
 

@@ -120,11 +120,12 @@ def test_looking_for_holders_by_itself_collects_nothing_and_thaws_nothing():
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_four_steps_are_enough_for_what_is_kept_after_the_optimizers_step(device):
-    assert grown(programs.kept_after_step, device, 3) == []
-    (row,) = grown(programs.kept_after_step, device, 4)
+@pytest.mark.parametrize("program", [programs.kept_after_step, programs.new_parameters])
+def test_four_steps_are_enough_for_what_is_kept_after_the_optimizers_step(device, program):
+    assert grown(program, device, 3) == []
+    (row,) = grown(program, device, 4)
     assert "# leaks" in SOURCE[row.place.line - 1]
-    assert row.holder == programs.HELD["kept_after_step"]
+    assert row.holder == programs.HELD[program.__name__]
 
 
 def test_what_an_earlier_virtual_gpu_left_at_the_same_address_is_nobodys():

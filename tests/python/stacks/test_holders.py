@@ -1,5 +1,7 @@
 """The path in Python that keeps a tensor alive."""
 
+import contextvars
+import functools
 import gc
 import weakref
 
@@ -95,6 +97,55 @@ def test_an_exception_that_is_kept():
     path = path_of(LARGE + 7)
     assert "errors[0].__traceback__" in path
     assert path.endswith("fail(): large")
+
+
+def test_what_an_exception_was_raised_with():
+    error = ValueError("too large", torch.zeros(LARGE + 14))
+    assert path_of(LARGE + 14).endswith("error.args[1]")
+    del error
+
+
+def test_the_arguments_of_a_partial():
+    function = functools.partial(print, torch.zeros(LARGE + 15), end=torch.zeros(LARGE + 16))
+    assert path_of(LARGE + 15).endswith("function.args[0]")
+    assert path_of(LARGE + 16).endswith("function.keywords['end']")
+    del function
+
+
+def test_slots_that_are_not_a_tuple():
+    class Slotted:
+        __slots__ = "kept"
+
+    thing = Slotted()
+    thing.kept = torch.zeros(LARGE + 17)
+    assert path_of(LARGE + 17).endswith("thing.kept")
+
+
+def test_a_context_variable():
+    variable: contextvars.ContextVar[torch.Tensor] = contextvars.ContextVar("of_the_test")
+    token = variable.set(torch.zeros(LARGE + 18))
+    assert path_of(LARGE + 18) == "the context variable of_the_test"
+    variable.reset(token)
+
+
+def test_a_function_of_torchs_own_says_less_than_a_variable_of_the_program():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))])
+    optimizer.param_groups[0]["seen"] = torch.zeros(LARGE + 19)
+    paths = []
+    optimizer.register_step_pre_hook(lambda *_: paths.append(path_of(LARGE + 19)))
+    optimizer.step()
+    (path,) = paths
+    assert path.endswith("optimizer.param_groups[0]['seen']")
+
+
+def test_a_leaf_that_only_a_graph_knows():
+    def make():
+        leaf = torch.ones(LARGE + 20, requires_grad=True)
+        return leaf.sum()
+
+    result = make()
+    assert path_of(LARGE + 20).endswith("result.grad_fn, saved for AccumulateGrad")
+    assert result.requires_grad
 
 
 def test_a_generator_that_waits():

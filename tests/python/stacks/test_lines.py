@@ -117,6 +117,53 @@ def test_steps_that_repeat_have_the_lines_of_the_first(tmp_path):
         assert per_step == int(per_step), key
 
 
+def evaluate(model, kept: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        kept.append(model(torch.ones(256, 64)))
+
+
+def lines_of(run: Run, function: str) -> dict[str, int]:
+    rows = [row for row in run.lines() if row.place.function == function]
+    return {row.place.text: row.allocations for row in rows if row.called_from is None}
+
+
+def test_another_loop_over_the_same_sizes_has_lines_of_its_own():
+    model = make_model()
+    kept: list[torch.Tensor] = []
+
+    def train_again() -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(6):
+            loss = model(torch.ones(256, 64)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    with peakline.track(model, stacks="all") as run:
+        train(model, 6)
+        train_again()
+        evaluate(model, kept)
+    first = lines_of(run, "train")
+    assert all(count % 6 == 0 for count in first.values())
+    again = lines_of(
+        run,
+        f"{test_another_loop_over_the_same_sizes_has_lines_of_its_own.__name__}"
+        ".<locals>.train_again",
+    )
+    assert again == first
+    assert list(lines_of(run, "evaluate").values()) == [4]
+
+
+def test_what_ends_the_repetition_has_its_line():
+    model = make_model()
+    with peakline.track(model, stacks="all") as run:
+        train(model, 6)
+        after = torch.ones(3000)
+    here = [row for row in run.lines() if row.place.text.startswith("after = ")]
+    assert [row.largest for row in here] == [12_000]
+    del after
+
+
 def test_the_recording_keeps_no_text_when_told(tmp_path):
     script = tmp_path / "secret_script.py"
     script.write_text("import torch\nkept = torch.ones(1 << 19)  # a secret\n")

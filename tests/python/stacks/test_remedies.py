@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -97,6 +98,15 @@ def test_what_does_not_pass_is_not_said():
     for attempt in (failing, lambda change, seconds: None):
         assert _remedies.proven(attempt, batch, plan.checkpointed(), 60) == []
     assert _remedies.proven(passing, batch, plan.checkpointed(), 0) == []
+
+
+def test_that_the_time_was_too_short_is_said():
+    def slow(change: Change, seconds: float) -> None:
+        time.sleep(seconds)
+
+    batch = Size("b", 8, ["-b", "@b"])
+    (said,) = _remedies.proven(slow, batch, None, 0.3)
+    assert said == "0.3 s were too short to try everything; --advice 1.2 takes longer."
 
 
 def test_the_largest_half_that_passes_is_said():

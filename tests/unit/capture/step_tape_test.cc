@@ -60,6 +60,7 @@ class StepTapeTest : public ::testing::Test, private RawEventOutput {
   void alloc(std::uint64_t address, std::uint64_t size, std::uint16_t thread = 0) {
     push({.address = address, .size = size, .thread = thread, .kind = RawKind::kAlloc});
   }
+  void stack(std::uint32_t id) { push({.id = id, .kind = RawKind::kStack}); }
   void free(std::uint64_t address, std::uint16_t thread = 0) {
     push({.address = address, .thread = thread, .kind = RawKind::kFree});
   }
@@ -154,8 +155,74 @@ TEST_F(StepTapeTest, TheProgramIsToldWhatToExpect) {
   ASSERT_NE(expected_, nullptr);
   const std::vector<std::uint64_t> sizes{ExpectedAllocs::pack(512, 0),
                                          ExpectedAllocs::pack(1024, 0)};
-  EXPECT_TRUE(std::ranges::equal(expected_->of(0), sizes));
-  EXPECT_TRUE(expected_->of(1).empty());
+  EXPECT_TRUE(std::ranges::equal(expected_->of(0).allocs, sizes));
+  EXPECT_TRUE(expected_->of(1).allocs.empty());
+}
+
+TEST_F(StepTapeTest, AFewOfTheExpectedHaveTheirStacks) {
+  const auto run = [&] {
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      if (i > 0) stack(i);  // the first is too small to have one
+      alloc(0x1000 + 64 * std::uint64_t{i}, 512);
+    }
+    step();
+  };
+  run();
+  run();
+  ASSERT_NE(expected_, nullptr);
+  const auto& stacks = expected_->of(0).stacks;
+  ASSERT_EQ(stacks.size(), 3u);
+  for (std::size_t i = 0; i < stacks.size(); ++i) {
+    EXPECT_EQ(stacks[i].alloc, 1 + i * ExpectedAllocs::kLookedAt);
+    EXPECT_EQ(stacks[i].stack.raw(), stacks[i].alloc);
+  }
+}
+
+// A step with a stack that is told while steps are watched, and where it was looked at and differs.
+TEST_F(StepTapeTest, TheSameSizesFromAnotherPlaceAreADifference) {
+  const auto run = [&](std::uint32_t place) {
+    if (watched_ || place != 5) stack(place);
+    alloc(0x1000, 512);
+    free(0x1000);
+    step();
+  };
+  for (int i = 0; i < 3; ++i) run(5);
+  ASSERT_FALSE(watched_);
+  EXPECT_EQ(steps_.back(), "@5 +512 -4096 ");
+  run(6);
+  EXPECT_TRUE(watched_);
+  EXPECT_EQ(steps_.back(), "@6 +512 -4096 ");
+}
+
+TEST_F(StepTapeTest, WhatIsNotOnTheTapeKeepsItsStack) {
+  const auto run = [&] {
+    if (watched_) stack(5);
+    alloc(0x1000, 512);
+    free(0x1000);
+    step();
+  };
+  for (int i = 0; i < 3; ++i) run();
+  stack(6);
+  alloc(0x2000, 2048);
+  step();
+  EXPECT_EQ(steps_.back(), "@6 +2048 ");
+}
+
+TEST_F(StepTapeTest, StacksStillToldOfAfterTheSwitchAreNoDifference) {
+  const auto run = [&] {
+    if (watched_) stack(5);
+    alloc(0x1000, 512);
+    free(0x1000);
+    step();
+  };
+  run();
+  run();
+  ASSERT_FALSE(watched_);
+  watched_ = true;  // as on a thread that has not noticed yet
+  run();
+  watched_ = false;
+  run();
+  for (const std::string& step : steps_) EXPECT_EQ(step, "@5 +512 -4096 ");
 }
 
 TEST_F(StepTapeTest, AProgramThatChangesAllTheTimeIsWatchedForGood) {

@@ -66,7 +66,7 @@ def _tries(facts: Facts) -> Sequence[str]:
 def _paste(kind: str) -> list[str]:
     flags = ", ".join(f"{name}={value}" for name, value in FLAGS[kind].items() if value)
     flags = flags or "foreach=False"
-    return [f"# for the optimizer alone, {flags} where it is made does the same"]
+    return [f'# {flags} where the optimizer is made does the same as "implementation" of the plan']
 
 
 LEVER = Lever(
