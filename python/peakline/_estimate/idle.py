@@ -26,6 +26,7 @@ class IdleOptimizers:
 
     def __init__(self) -> None:
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._others = weakref.WeakSet(_alive())  # not the script's
         self._hook = register_optimizer_step_post_hook(lambda own, *rest: self._stepped.add(own))
 
     def close(self) -> None:
@@ -33,11 +34,12 @@ class IdleOptimizers:
 
     def sentences(self, steps: int) -> list[str]:
         """To be asked while the script's objects are alive."""
+        if not self._idle():
+            return []
+        gc.collect()  # one that a script has replaced may wait for it
         known = {id(parameter) for own in self._stepped for parameter in _parameters(own)}
         found = []
-        for own in gc.get_objects():
-            if not issubclass(type(own), Optimizer) or own in self._stepped:
-                continue
+        for own in self._idle():
             mine = [one for one in _parameters(own) if one.is_cuda and one.requires_grad]
             if mine and not any(id(one) in known for one in mine):
                 known |= {id(one) for one in mine}
@@ -45,6 +47,14 @@ class IdleOptimizers:
                 told = {"names": type(own).__name__, "count": count, "more": 10 * steps}
                 found.append(_TOLD.format(steps=_C.counted(steps, "step"), **told))
         return found
+
+    def _idle(self) -> list[Optimizer]:
+        seen = (self._stepped, self._others)
+        return [own for own in _alive() if not any(own in some for some in seen)]
+
+
+def _alive() -> list[Optimizer]:
+    return [own for own in gc.get_objects() if issubclass(type(own), Optimizer)]
 
 
 def _parameters(optimizer: Optimizer) -> Iterator[Parameter]:
