@@ -131,6 +131,7 @@ class _Estimate:
             with self._around(gpu), gpu as self._recording:
                 ended = self._run_script()
                 self._leftovers.end_processes()
+                self._course.close()
                 if ended.partial:
                     gpu.ended_early(ended.partial)
                 gpu.job.finish()

@@ -29,6 +29,11 @@ _TUTORIAL = "yunjey/pytorch-tutorial"
 _ODE = "rtqichen/torchdiffeq"
 _EXPERTS = "davidmrau/mixture-of-experts"
 _GRAPHS = "pyg-team/pytorch_geometric"
+_DISTILLATION = "HobbitLong/RepDistiller"
+_SERIES = "thuml/Time-Series-Library"
+
+# For tensorboard_logger, whose messages were made for an older protobuf.
+_OLD_MESSAGES = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
 
 PROGRAMS = [
     Program("mnist", _EXAMPLES, "mnist", "main.py", _mnist()),
@@ -581,5 +586,117 @@ PROGRAMS = [
         ".",
         "train_vqvae.py -- made",
         {"made": "images"},
+    ),
+    Program(
+        "rl_zoo_ppo",
+        "DLR-RM/rl-baselines3-zoo",
+        ".",
+        "-m rl_zoo3.train -- --algo ppo --env CartPole-v1 --device cuda --n-eval-envs 1 --log-folder out",
+    ),
+    Program("lightgcn", "gusye1234/LightGCN-PyTorch", "code", "main.py -- --dataset lastfm"),
+    Program(
+        "distillation_teacher",
+        _DISTILLATION,
+        ".",
+        "train_teacher.py -- --model resnet32x4 --num_workers 0",
+        {"data": "cifar100"},
+        environment=_OLD_MESSAGES,
+    ),
+    Program(
+        "distillation_student",
+        _DISTILLATION,
+        ".",
+        "train_student.py -- --path_t save/models/resnet32x4_vanilla/ckpt_epoch_240.pth"
+        " --distill similarity --model_s resnet8x4 -r 1 -a 1 -b 3000 --num_workers 0",
+        {"data": "cifar100", "save/models/resnet32x4_vanilla": "teacher"},
+        environment=_OLD_MESSAGES,
+    ),
+    Program(
+        "series_patchtst",
+        _SERIES,
+        ".",
+        "run.py -- --task_name long_term_forecast --is_training 1 --root_path made --data_path ETTh1.csv"
+        " --model_id ETTh1_96_96 --model PatchTST --data ETTh1 --features M --seq_len 96 --label_len 48"
+        " --pred_len 96 --e_layers 1 --d_layers 1 --factor 3 --enc_in 7 --dec_in 7 --c_out 7 --n_heads 2"
+        " --itr 1 --num_workers 0",
+        {"made": "hours"},
+    ),
+    Program(
+        "series_timesnet",
+        _SERIES,
+        ".",
+        "run.py -- --task_name long_term_forecast --is_training 1 --root_path made --data_path ETTh1.csv"
+        " --model_id ETTh1_96_96 --model TimesNet --data ETTh1 --features M --seq_len 96 --label_len 48"
+        " --pred_len 96 --e_layers 2 --d_layers 1 --factor 3 --enc_in 7 --dec_in 7 --c_out 7 --d_model 16"
+        " --d_ff 32 --itr 1 --top_k 5 --num_workers 0",
+        {"made": "hours"},
+    ),
+    Program(
+        "pointnet2",
+        "yanx27/Pointnet_Pointnet2_pytorch",
+        ".",
+        "train_classification.py -- --model pointnet2_cls_ssg --log_dir made",
+        {"data/modelnet40_normal_resampled": "modelnet"},
+    ),
+    Program(
+        "ddpm_cifar10",
+        "tqch/ddpm-torch",
+        ".",
+        "train.py -- --dataset cifar10 --root data --train-device cuda:0 --eval-device cuda:0"
+        " --epochs 2 --num-workers 0",
+        {"data": "cifar10"},
+    ),
+    Program(
+        "lora_gpt2",
+        "microsoft/LoRA",
+        "examples/NLG",
+        "torchrun --nproc_per_node=1 src/gpt2_ft.py --train_data made/train.jsonl --valid_data"
+        " made/valid.jsonl --train_batch_size 8 --grad_acc 1 --valid_batch_size 4 --seq_len 512"
+        " --model_card gpt2.md --init_checkpoint made/gpt2-medium.bin --platform local --clip 0.0"
+        " --lr 0.0002 --weight_decay 0.01 --correct_bias --adam_beta2 0.999 --scheduler linear"
+        " --warmup_step 500 --max_epoch 2 --save_interval 1000 --lora_dim 4 --lora_alpha 32"
+        " --lora_dropout 0.1 --label_smooth 0.1 --work_dir out --random_seed 110",
+        {"made": "lora_texts"},
+        ("loralib", "."),
+    ),
+    Program(
+        "fixmatch",
+        "kekmodel/FixMatch-pytorch",
+        ".",
+        "train.py -- --dataset cifar10 --num-labeled 40 --arch wideresnet --batch-size 64 --lr 0.03"
+        " --expand-labels --num-workers 0 --out out",
+        {"data": "cifar10"},
+    ),
+    Program(
+        "stargan",
+        "yunjey/stargan",
+        ".",
+        "main.py -- --mode train --num_workers 0 --use_tensorboard False",
+        {"data/celeba": "celeba"},
+    ),
+    Program(
+        "simsiam",
+        "facebookresearch/simsiam",
+        ".",
+        "--devices 2 main_simsiam.py -- -a resnet50 --fix-pred-lr --multiprocessing-distributed"
+        " --dist-url tcp://127.0.0.1:29511 --world-size 1 --rank 0 -b 32 -j 0 made",
+        {"made/train": "images"},
+    ),
+    Program("singan", "tamarott/SinGAN", ".", "main_train.py -- --input_name balloons.png"),
+    Program(
+        "yolov5s",
+        "ultralytics/yolov5",
+        ".",
+        "train.py -- --data made/made.yaml --weights '' --cfg models/yolov5s.yaml --img 640"
+        " --batch-size 16 --epochs 2 --workers 0 --noplots",
+        {"made": "boxes", "yolov5n.pt": "yolo_weights"},
+        environment={"YOLOV5_CONFIG_DIR": "made"},
+    ),
+    Program(
+        "stylegan2",
+        "rosinality/stylegan2-pytorch",
+        ".",
+        "train.py -- --batch 8 --size 256 made",
+        {"made": "flat_images"},
     ),
 ]

@@ -418,5 +418,106 @@ def vae(folder: Path) -> None:
     model.save_pretrained(folder)
 
 
+@kind
+def teacher(folder: Path) -> None:
+    """RepDistiller's teacher, in its folder for models, with fresh weights."""
+    import torch
+
+    sys.path.insert(0, str(folder.parents[2]))
+    from models import model_dict
+
+    folder.mkdir(parents=True)
+    model = model_dict["resnet32x4"](num_classes=100)
+    torch.save({"model": model.state_dict()}, folder / "ckpt_epoch_240.pth")
+
+
+@kind
+def hours(folder: Path) -> None:
+    """Seven numbers for each hour of 725 days, as the ETT series have them."""
+    import pandas
+
+    folder.mkdir(parents=True)
+    columns = ["HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"]
+    numbers = np.random.default_rng(0).normal(size=(17420, 7))
+    table = pandas.DataFrame(numbers, columns=columns)
+    table.insert(0, "date", pandas.date_range("2016-07-01", periods=17420, freq="h"))
+    table.to_csv(folder / "ETTh1.csv", index=False)
+
+
+@kind
+def modelnet(folder: Path) -> None:
+    """Points with normals of two of forty shapes."""
+    shapes = [f"shape{n}" for n in range(40)]
+    for name in shapes[:2]:
+        (folder / name).mkdir(parents=True)
+    (folder / "modelnet40_shape_names.txt").write_text("\n".join(shapes))
+    for part, first, count in (("train", 0, 96), ("test", 96, 48)):
+        names = [f"shape{n % 2}_{n:04}" for n in range(first, first + count)]
+        (folder / f"modelnet40_{part}.txt").write_text("\n".join(names))
+        for name in names:
+            points = np.random.default_rng(0).normal(size=(1100, 6))
+            np.savetxt(folder / name[:6] / f"{name}.txt", points, fmt="%.4f", delimiter=",")
+
+
+@kind
+def lora_texts(folder: Path) -> None:
+    """Numbers of GPT-2's tokens, and its medium model with fresh weights."""
+    import torch
+    import transformers
+
+    folder.mkdir(parents=True)
+    chosen = np.random.default_rng(0)
+    for part, count in (("train", 256), ("valid", 64)):
+        rows = [
+            {name: chosen.integers(0, 50257, 40).tolist() for name in ("context", "completion")}
+            for _ in range(count)
+        ]
+        (folder / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    config = transformers.GPT2Config(n_embd=1024, n_layer=24, n_head=16)
+    model = transformers.GPT2Model(config)
+    torch.save(model.state_dict(), folder / "gpt2-medium.bin")
+
+
+@kind
+def celeba(folder: Path) -> None:
+    """Faces that are none. The first 2000 are for tests, of which only some are looked at."""
+    names = ["Black_Hair", "Blond_Hair", "Brown_Hair", "Male", "Young"]
+    rows = [f"{n:06}.jpg " + " ".join("1" if n % k else "-1" for k in (2, 3, 4, 5, 6))
+            for n in range(2200)]  # fmt: skip
+    for n in range(2200):
+        _image(folder / "images" / f"{n:06}.jpg", 178, 218)
+    (folder / "list_attr_celeba.txt").write_text("\n".join(["2200", " ".join(names), *rows]))
+
+
+@kind
+def boxes(folder: Path) -> None:
+    """Pictures with four boxes each, as YOLO reads them, and the font it draws with."""
+    from matplotlib import font_manager
+
+    folder.mkdir(parents=True)
+    font = Path(font_manager.findfont("DejaVu Sans"))
+    (folder / "Arial.ttf").write_bytes(font.read_bytes())
+    for part, count in (("train", 64), ("val", 32)):
+        (folder / "labels" / part).mkdir(parents=True)
+        for n in range(count):
+            _image(folder / "images" / part / f"{n}.jpg", 640, 480)
+            lines = [f"{n % 80} {x} 0.5 0.15 0.4" for x in (0.1, 0.3, 0.6, 0.8)]
+            (folder / "labels" / part / f"{n}.txt").write_text("\n".join(lines))
+    names = "".join(f"  {n}: thing{n}\n" for n in range(80))
+    places = f"path: {folder.resolve()}\ntrain: images/train\nval: images/val\n"
+    (folder / "made.yaml").write_text(f"{places}names:\n{names}")
+
+
+@kind
+def yolo_weights(file: Path) -> None:
+    """yolov5n with fresh weights, which it tries before it turns mixed precision on."""
+    import torch
+
+    sys.path.insert(0, str(file.parent))
+    from models.yolo import Model
+
+    torch.save({"model": Model(file.parent / "models" / "yolov5n.yaml")}, file)
+
+
 if __name__ == "__main__":
     KINDS[sys.argv[1]](Path(sys.argv[2]))

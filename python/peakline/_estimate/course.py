@@ -9,6 +9,7 @@ from collections.abc import Callable
 from peakline import _C
 from peakline._ending import EnoughSteps, EpochCut, caused_by
 from peakline._estimate.epochs import Epochs
+from peakline._estimate.idle import IdleOptimizers
 from peakline._steps import Steps
 
 _UNASKED = 2  # steps without asking a DataLoader for more: none feeds this training
@@ -59,6 +60,8 @@ class Course:
         self._process = os.getpid()
         self._ended_early = False
         self._not_seen = ""
+        self._idle = IdleOptimizers()
+        self._idle_sentences: list[str] = []
         steps.on_end(self._step_ended)
         steps.on_evaluation(self._evaluated)
 
@@ -79,6 +82,7 @@ class Course:
         if os.getpid() != self._process:  # a child of the script's
             raise SystemExit(0)
         self._ended_early = True
+        self._idle_sentences = self._idle.sentences(self._steps.done)
         raise EnoughSteps
 
     def _warms_up(self) -> bool:
@@ -137,7 +141,10 @@ class Course:
             [self._not_seen.format(steps=_C.counted(self._steps.done, "step"))]
             if self._not_seen
             else []
-        )
+        ) + self._idle_sentences
+
+    def close(self) -> None:
+        self._idle.close()
 
 
 def _on_its_default_stream() -> bool:

@@ -1,5 +1,5 @@
-"""Checks that a healthy run passes: torch.distributions' of their arguments and values, and a program's
-own with `allclose`, of results that should be the same.
+"""Checks that a healthy run passes: torch.distributions' of their arguments and values, and a
+program's own with `allclose`, of results that should be the same.
 
 A check such as "rows that sum to one" asks what no interval of the elements tells. What is known to
 be wrong still fails.

@@ -601,3 +601,26 @@ def test_steps_that_warm_up_for_a_capture_do_not_count(answer: Answer, folder: P
     found = answer("captured.py")
     assert len(found["steps"]) == 7  # three to warm up, the captured one, three replays
     assert found["step_ms"] > 0.1
+
+
+CRITIC = """
+    import torch
+    critic, generator = torch.nn.Linear(64, 64).cuda(), torch.nn.Linear(64, 64).cuda()
+    often = torch.optim.SGD(critic.parameters())
+    seldom = torch.optim.Adam(generator.parameters())
+    for n in range(100):
+        critic(generator(torch.randn(8, 64, device="cuda"))).sum().backward()
+        often.step()
+        if n % 5 == 4:
+            seldom.step()
+"""
+
+
+def test_an_optimizer_that_made_no_step_is_told(folder: Path, answer: Answer) -> None:
+    write(folder, "critic.py", CRITIC)
+    told = (
+        "Adam over 4,160 parameters made no step in the 3 steps, so what it keeps is not counted; "
+        "--steps 30 shows more"
+    )
+    assert told in answer("critic.py")["warnings"]
+    assert not any("no step" in line for line in answer("critic.py", "--steps", "6")["warnings"])
