@@ -20,7 +20,7 @@ struct alignas(64) ThreadAllocs {
   std::uint64_t step = 0;
   std::size_t count = 0;  // in this step
   const ExpectedAllocs* expecting = nullptr;
-  std::span<const std::uint64_t> expected = {};             // of this thread
+  std::span<const std::uint64_t> expected = {};              // of this thread
   std::span<const ExpectedAllocs::Stack> stacks_ahead = {};  // likewise
 };
 constinit thread_local ThreadAllocs t_allocs __attribute__((tls_model("initial-exec")));

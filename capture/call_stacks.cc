@@ -84,10 +84,23 @@ bool is_installed(std::string_view file) {
          file.find("/dist-packages/") != std::string_view::npos;
 }
 
+// Inductor's, in whatever folder it keeps them: ".../qq/cqqjcqu6l….py", a folder for two letters of a
+// hash.
+bool is_of_inductor(std::string_view file) {
+  constexpr std::size_t kShortestHash = 40;
+  const std::size_t slash = file.rfind('/');
+  if (slash == std::string_view::npos || slash < 3 || !file.ends_with(".py")) return false;
+  const std::string_view name = file.substr(slash + 1, file.size() - slash - 4);
+  const bool is_hash = name.size() >= kShortestHash && std::ranges::all_of(name, [](char c) {
+                         return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+                       });
+  return is_hash && file.substr(slash - 3, 3) == "/" + std::string(name.substr(1, 2));
+}
+
 // Code that is generated while the program runs, and nobody wrote.
 bool is_generated(std::string_view file) {
   return file.starts_with("<frozen ") || file.starts_with("<eval_with_key>") ||
-         file.find("/torchinductor_") != std::string_view::npos;
+         file.find("/torchinductor_") != std::string_view::npos || is_of_inductor(file);
 }
 
 Whose whose(const StackOptions& options, const std::string& file) {

@@ -24,7 +24,8 @@ Result<Recorder*> Session::begin(Spool& spool, const SessionOptions& options) {
   if (g_session != nullptr) {
     return unsupported(
         "peakline is already tracking this process, and one recording cannot contain another; "
-        "leave the first track() block before entering the next");
+        "leave the first track() block before entering the next, and have none in a script of "
+        "peakline run or estimate, which track all of it");
   }
   WriterOptions writing;
   if (options.max_size > 0) writing.filter = make_size_bound(Bytes(options.max_size));

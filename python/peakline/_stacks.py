@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sysconfig
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,8 @@ Stacks = Literal["all", "large", "off"]
 
 _LARGE = 1 << 20
 _FROM_BYTES: dict[str, int | None] = {"all": 0, "large": _LARGE, "off": None}
+# ".../qq/cqqjcqu6l….py": a folder for two letters of a hash.
+_OF_INDUCTOR = re.compile(r"/([a-z0-9]{2})/[a-z0-9]\1[a-z0-9]{37,}\.py$|/torchinductor_")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -42,7 +45,9 @@ def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 @functools.cache
 def is_library(file: str) -> bool:
-    """Of torch or of Python itself."""
+    """Of torch or of Python itself, or what Inductor has written."""
+    if _OF_INDUCTOR.search(file):
+        return True
     _, _, (of_torch, *of_python), *_ = session_arguments("all", source=True, cpp=False)
     if file.startswith((os.path.join(of_torch, ""), "<frozen ")):
         return True

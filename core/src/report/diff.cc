@@ -88,23 +88,35 @@ std::map<std::string, Change> grouped(const std::map<std::string, Change>& modul
   return groups;
 }
 
-// "model.py:12 forward: text" without the number, which changes with the code above it.
+// Of "model.py:12 forward: text".
+std::size_t text_of_line(std::string_view name) { return name.find(": ", name.find(' ')); }
+bool has_text(std::string_view name) { return text_of_line(name) != std::string_view::npos; }
+
+// The number changes with the code above it.
 std::string without_number(std::string_view name) {
   const std::size_t space = name.find(' ');
   const std::size_t colon = name.rfind(':', space);
-  const bool has_text = name.find(": ", space) != std::string_view::npos;
-  if (space == std::string_view::npos || colon == std::string_view::npos || !has_text) {
+  if (space == std::string_view::npos || colon == std::string_view::npos || !has_text(name)) {
     return std::string(name);
   }
   return std::string(name.substr(0, colon)) + std::string(name.substr(space));
 }
 
-// By what they are, and called what they are called now.
+std::string without_text(std::string_view name) {
+  return std::string(name.substr(0, text_of_line(name)));
+}
+
+// By what they are, and called what they are called now. A recording may have been made without the
+// text of its lines.
 std::map<std::string, Change> match_lines(const std::vector<NamedBytes>& before,
                                           const std::vector<NamedBytes>& after) {
-  std::map<std::string, Change> rows = match(before, after, without_number);
+  const auto no_text = [](const std::vector<NamedBytes>& run) {
+    return std::ranges::none_of(run, [](const NamedBytes& line) { return has_text(line.name); });
+  };
+  const Rename rename = no_text(before) || no_text(after) ? without_text : without_number;
+  std::map<std::string, Change> rows = match(before, after, rename);
   for (const std::vector<NamedBytes>* run : {&before, &after}) {
-    for (const NamedBytes& entry : *run) rows[without_number(entry.name)].name = entry.name;
+    for (const NamedBytes& entry : *run) rows[rename(entry.name)].name = entry.name;
   }
   return rows;
 }

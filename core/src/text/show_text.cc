@@ -113,7 +113,8 @@ std::string or_else(const std::string& table, std::string_view why) {
 
 std::string one_table(const DeviceSummary& device, const ShowOptions& options, const Paint& paint) {
   constexpr std::string_view kNoLines =
-      "This recording has no call stacks: track(stacks=\"all\") records them.";
+      "This recording has no call stacks.\n"
+      "peakline run --stacks all, or track(stacks=\"all\"), records them.";
   switch (options.by) {
     case ShowBy::kCategory:
       return category_bars(device, paint);

@@ -135,6 +135,15 @@ def test_buffers_are_named_by_the_line_they_were_traced_from(tmp_path: Path) -> 
     assert ("Net.blocks.1.up", f"{Path(__file__).name}:{line}") in found
 
 
+def test_lines_are_those_of_the_program_and_not_of_the_code_that_inductor_wrote() -> None:
+    with peakline.virtual_gpu("h200") as run:
+        net = Net().cuda()
+        trained(net, torch.compile(net), "cuda")
+    rows = [row for row in run.lines(100, device="cuda:0") if row.largest >= 1 << 20]
+    assert rows
+    assert {row.place.file for row in rows} == {__file__}
+
+
 def test_a_program_that_compiles_nothing_imports_no_compiler() -> None:
     program = (
         "import sys, torch, peakline\n"

@@ -10,6 +10,7 @@ import site_program
 import torch
 
 import peakline
+from peakline._stacks import is_library
 from peakline.run import LineUse, Run
 
 BYTES = site_program.UNIT * 4
@@ -244,3 +245,19 @@ def test_both_commands_take_functions_of_cpp(tmp_path, command):
     run = peakline.load(out)
     assert any("at::_ops::" in place["function"] for place in stack_at_peak(run))
     assert [row.place.line for row in run.lines() if row.place.file == str(script)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("file", "is_one"),
+    [
+        (torch.nn.__file__, True),
+        (subprocess.__file__, True),
+        ("<frozen runpy>", True),
+        ("/any/folder/qq/cqqjcqu6lz2754wafihhmwf2fusfr5ovmkwmnu44evq7mg7bclbk.py", True),
+        ("/tmp/torchinductor_me/qq/cqq.py", True),
+        ("/home/me/qq/train.py", False),
+        ("/usr/lib/python3/site-packages/transformers/trainer.py", False),
+    ],
+)
+def test_whose_file_it_is(file, is_one):
+    assert is_library(file) == is_one

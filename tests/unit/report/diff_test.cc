@@ -85,6 +85,21 @@ TEST(Diff, WhatIsNewAndWhatIsGoneAreBothNamed) {
   EXPECT_EQ(diff.modules[1].after, Bytes{});
 }
 
+TEST(Diff, LinesWithoutTheirTextMatchByTheirNumber) {
+  const auto with_lines = [](std::vector<NamedBytes> lines) {
+    RunFacts facts = facts_of(summary_of(model(4_MiB)));
+    facts.lines = std::move(lines);
+    return facts;
+  };
+  const RunFacts told = with_lines({{"a.py:3 f: x = 1", 4_MiB}, {"a.py:9 f: y = 2", 2_MiB}});
+  const RunFacts untold = with_lines({{"a.py:3 f", 4_MiB}, {"a.py:9 f", 5_MiB}});
+  for (const bool back : {false, true}) {
+    const RunDiff diff = back ? diff_runs(untold, told) : diff_runs(told, untold);
+    ASSERT_EQ(diff.lines.size(), 1u);
+    EXPECT_EQ(diff.lines[0].name, back ? "a.py:9 f: y = 2" : "a.py:9 f");
+  }
+}
+
 TEST(Diff, ReservedIsComparedOnlyWhenBothKnowIt) {
   TraceBuilder knows = model(4_MiB);
   knows.segment_alloc(1 << 20, 64_MiB);
