@@ -200,6 +200,29 @@ assert not os.path.exists(scratch)
     run(folder, estimate, body)
 
 
+def test_another_process_finds_a_temporary_file_whatever_its_name(
+    folder: Path, estimate: Estimate
+) -> None:
+    found = run(
+        folder,
+        estimate,
+        """
+import subprocess, sys, tempfile
+with tempfile.NamedTemporaryFile(suffix=".pkl") as file:
+    file.write(b"data")
+    file.flush()
+    subprocess.run([sys.executable, "-c", f"assert open({file.name!r}, 'rb').read() == b'data'"], check=True)
+handle, name = tempfile.mkstemp(suffix=".pt")
+torch.save(weights, name)
+subprocess.run([sys.executable, "-c", f"assert len(open({name!r}, 'rb').read()) > 100"], check=True)
+os.close(handle)
+os.unlink(name)
+assert not os.path.exists(name)
+""",
+    )
+    assert not found["redirected"]
+
+
 def test_a_script_may_ask_for_the_folder_of_temporary_files_in_a_second_pass() -> None:
     """Which Python finds by writing to it, with a lock held; a process that hangs is ended."""
     source = """

@@ -81,6 +81,8 @@ def _os_open(overlay: Overlay, real: Any) -> Any:
             place = overlay.place(path, dir_fd)
         else:
             there = os.path.exists(path) if dir_fd is None else True
+            if flags & os.O_EXCL and not there:
+                overlay.made_temporary(path, dir_fd)
             place = overlay.place_to_write(path, not flags & os.O_TRUNC, dir_fd)
             if place is not path and there:
                 flags |= os.O_CREAT  # as a file that is there, although its copy is not yet

@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import stat
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,7 @@ class Overlay:
         self._own: set[str] = set()  # made by the script, in their own places
         self._own_folders: list[str] = []
         self._twins: set[str] = set()  # names that the script gave to files of its own
+        self._temporary: set[str] = set()  # by tempfile: other processes may be told of them
         self.redirected: list[str] = []  # what was asked for, in the order of asking
         self.uploads: list[str] = []
 
@@ -149,8 +151,17 @@ class Overlay:
         self._gone.discard(key)
         return target
 
+    @_plainly
+    def made_temporary(self, path: Any, dir_fd: int | None = None) -> None:
+        """A new file is about to be made under a name that nobody has, as tempfile does."""
+        key = self.key(path, dir_fd)
+        if key is not None and Path(key).is_relative_to(os.path.realpath(tempfile.gettempdir())):
+            self._temporary.add(key)
+
     def _must_move(self, key: str) -> bool:
-        if self._everything or _is_save(key) or self._is_gone(key):
+        if self._everything or self._is_gone(key):
+            return True
+        if _is_save(key) and key not in self._temporary:
             return True
         if self._is_own(key):  # but for a second name of a file that was there before
             return _has_other_names(key) and key not in self._twins
