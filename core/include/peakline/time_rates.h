@@ -35,9 +35,9 @@ struct TimeRates {
   double pcie_gbps = -1;
   double pcie_us = -1;
   double pageable_gbps = -1;  // from and to memory that is not pinned
-  double nvlink_gbps = -1;   // of one GPU, one direction
-  double nvlink_us = -1;     // for each step of a collective
-  double network_gbps = -1;  // of one GPU, one direction
+  double nvlink_gbps = -1;    // of one GPU, one direction
+  double nvlink_us = -1;      // for each step of a collective
+  double network_gbps = -1;   // of one GPU, one direction
   double network_us = -1;
 
   // The host that issues the work: the machine that trains, not the one that predicts.

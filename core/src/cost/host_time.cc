@@ -8,23 +8,12 @@
 namespace peakline::cost {
 namespace {
 
-constexpr std::array<std::string_view, 17> kRandom{"bernoulli",
-                                                   "cauchy",
-                                                   "exponential",
-                                                   "geometric",
-                                                   "log_normal",
-                                                   "multinomial",
-                                                   "normal",
-                                                   "normal_functional",
-                                                   "rand",
-                                                   "rand_like",
-                                                   "randint",
-                                                   "randint_like",
-                                                   "randn",
-                                                   "randn_like",
-                                                   "random",
-                                                   "randperm",
-                                                   "uniform"};
+constexpr std::array<std::string_view, 17> kRandom{
+    "bernoulli",  "cauchy",      "exponential", "geometric",
+    "log_normal", "multinomial", "normal",      "normal_functional",
+    "rand",       "rand_like",   "randint",     "randint_like",
+    "randn",      "randn_like",  "random",      "randperm",
+    "uniform"};
 static_assert(std::ranges::is_sorted(kRandom));
 
 double elements(const TensorMeta& tensor) {

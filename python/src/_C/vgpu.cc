@@ -352,9 +352,8 @@ void bind_clock(py::module_& m) {
     engine().clock().capture(graph, checked(device), stream);
   });
   m.def("clock_end_capture", [](std::uint64_t graph) { engine().clock().end_capture(graph); });
-  m.def("clock_replay", [](std::uint64_t graph, int device) {
-    engine().clock().replay(graph, checked(device));
-  });
+  m.def("clock_replay",
+        [](std::uint64_t graph, int device) { engine().clock().replay(graph, checked(device)); });
   // A graph may outlive its GPU.
   m.def("clock_forget", [](std::uint64_t graph) {
     if (Engine* on = vgpu::current_engine()) on->clock().forget_graph(graph);

@@ -211,10 +211,12 @@ import subprocess, sys, tempfile
 with tempfile.NamedTemporaryFile(suffix=".pkl") as file:
     file.write(b"data")
     file.flush()
-    subprocess.run([sys.executable, "-c", f"assert open({file.name!r}, 'rb').read() == b'data'"], check=True)
+    look = f"assert open({file.name!r}, 'rb').read() == b'data'"
+    subprocess.run([sys.executable, "-c", look], check=True)
 handle, name = tempfile.mkstemp(suffix=".pt")
 torch.save(weights, name)
-subprocess.run([sys.executable, "-c", f"assert len(open({name!r}, 'rb').read()) > 100"], check=True)
+look = f"assert len(open({name!r}, 'rb').read()) > 100"
+subprocess.run([sys.executable, "-c", look], check=True)
 os.close(handle)
 os.unlink(name)
 assert not os.path.exists(name)
