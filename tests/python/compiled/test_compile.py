@@ -326,6 +326,17 @@ def test_a_full_graph_may_hold_a_stand_in() -> None:
     assert any("full graphs" in note for note in gpu.notes())
 
 
+def test_a_full_graph_may_ask_for_the_properties_of_the_device() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.cuda.get_device_properties(x.device).multi_processor_count
+
+    with peakline.virtual_gpu("h200"):
+        before = graphs()
+        scale = torch.compile(scaled, fullgraph=True)
+        assert scale(torch.ones(1024, device="cuda")).shape == (1024,)
+        assert graphs() == before + 1
+
+
 def test_compiled_autograd_asks_for_no_values() -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu, torch._dynamo.config.patch(compiled_autograd=True):

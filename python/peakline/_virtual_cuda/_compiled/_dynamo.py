@@ -15,6 +15,7 @@ from peakline._patches import Patches
 from peakline._virtual_cuda._compiled._garbage import DynamosGarbage
 from peakline._virtual_cuda._engine import Engine
 from peakline._virtual_cuda._notes import Notes
+from peakline._virtual_cuda._properties import DeviceProperties
 
 # Modules whose functions remember what they once learned of the device.
 _REMEMBERING = (
@@ -40,11 +41,18 @@ def actions(patches: Patches, notes: Notes, engine: Engine) -> dict[str, Action]
 
     return {
         "torch._dynamo": lambda module: patches.on_restore(forget),
+        "torch._dynamo.utils": lambda module: _know_properties(patches, module),
         "torch._dynamo.trace_rules": lambda module: _skip_peakline(patches, module),
         "torch._dynamo.device_interface": _ask_each_time,
         "torch._dynamo.guards": lambda module: _leave_guards_untimed(patches, module),
         "torch._dynamo.convert_frame": lambda module: _run_eagerly(patches, module, notes, engine),
     }
+
+
+def _know_properties(patches: Patches, utils: Any) -> None:
+    """What get_device_properties gives is a constant for Dynamo, as torch's own is."""
+    utils.common_constant_types.add(DeviceProperties)
+    patches.on_restore(lambda: utils.common_constant_types.discard(DeviceProperties))
 
 
 def forget() -> None:
