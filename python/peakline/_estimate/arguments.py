@@ -69,7 +69,7 @@ def _use_config(args: argparse.Namespace, parser: _Parser) -> None:
     if args.script or args.module:
         parser.error("give either --hf or a script")
     try:
-        hf_flags.check(args.hf)
+        hf_flags.check(args)
     except ValueError as error:
         complain(str(error))
         sys.exit(BAD_USAGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from peakline._hf.choices import OPTIMIZERS, TRAIN
+from peakline._hf.choices import OPTIMIZERS, TRAIN, missing
 
 _FLAGS = ("batch", "length", "train", "optimizer", "dtype", "new_tokens")
 
@@ -38,8 +38,11 @@ def words(args: argparse.Namespace) -> list[str]:
     return [*made, "--checkpoint"] if args.checkpoint else made
 
 
-def check(path: str) -> None:
-    """Raises ValueError with one sentence when no model can be built from `path`."""
+def check(args: argparse.Namespace) -> None:
+    """Raises ValueError with one sentence when no model can be built, or not trained so."""
     from peakline._hf import models
 
-    models.check(path)
+    lacking = missing(args.train, args.optimizer if args.train else None)
+    if lacking:
+        raise ValueError(lacking)
+    models.check(args.hf)

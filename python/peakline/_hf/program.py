@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from peakline._hf import models
+from peakline._hf import choices, models
 from peakline._hf.choices import OPTIMIZERS, TRAIN
 from peakline._hf.models import Unusable
 
@@ -46,6 +45,7 @@ def main() -> int:
     add_arguments(parser)
     args = parser.parse_args()
     try:
+        _check_packages(args)
         config = models.load_config(args.config)
         run = train if args.train else infer
         run(args, config)
@@ -98,20 +98,19 @@ def _loss(results: Any) -> torch.Tensor:
     return loss
 
 
-def _needs(package: str, what: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise Unusable(f"{what} needs {package}, which is not installed")
+def _check_packages(args: argparse.Namespace) -> None:
+    lacking = choices.missing(args.train, args.optimizer if args.train else None)
+    if lacking:
+        raise Unusable(lacking)
 
 
 def _with_adapters(model: Any) -> Any:
-    _needs("peft", "--train lora")
     peft = importlib.import_module("peft")
     return peft.get_peft_model(model, peft.LoraConfig(r=16, target_modules="all-linear"))
 
 
 def _quantised(config: Any, dtype: torch.dtype) -> Any:
     """All linear layers but the last in 4 bits, as bitsandbytes does on loading."""
-    _needs("bitsandbytes", "--train qlora")
     bnb = importlib.import_module("bitsandbytes")
     model = models.build(config, dtype, "cpu")
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
@@ -143,7 +142,6 @@ def _check_types(args: argparse.Namespace, dtype: torch.dtype) -> None:
 
 def _optimizer(name: str) -> Callable[[Any], torch.optim.Optimizer]:
     if name.endswith("8bit"):
-        _needs("bitsandbytes", f"--optimizer {name}")
         optim = importlib.import_module("bitsandbytes.optim")
         kind = {"adamw8bit": optim.AdamW8bit, "sgd8bit": optim.SGD8bit}[name]
         extra = {"momentum": 0.9} if name == "sgd8bit" else {}

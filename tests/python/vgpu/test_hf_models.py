@@ -53,6 +53,28 @@ def test_without_transformers_it_is_one_sentence(config: str, estimate: Estimate
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        (["--train", "lora"], "--train lora needs peft, which is not installed"),
+        (["--train", "qlora"], "--train qlora needs bitsandbytes, which is not installed"),
+        (
+            ["--train", "full", "--optimizer", "adamw8bit"],
+            "--optimizer adamw8bit needs bitsandbytes, which is not installed",
+        ),
+    ],
+)
+def test_a_package_that_is_missing_is_one_sentence(
+    config: str, estimate: Estimate, flags: list[str], words: str
+) -> None:
+    package = words.split(" needs ")[1].split(",")[0]
+    if importlib.util.find_spec(package):
+        pytest.skip(f"{package} is installed")
+    done = estimate("--hf", config, *flags)
+    assert done.returncode == 2
+    assert done.stderr == f"peakline: {words}\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
         (["train.py", "--batch", "8"], "--batch is for --hf"),
         (["train.py", "--hf", "config.json"], "give either --hf or a script"),
         (["--hf", "config.json", "--train", "most"], "invalid choice: 'most'"),
