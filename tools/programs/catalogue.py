@@ -699,4 +699,13 @@ PROGRAMS = [
         "train.py -- --batch 8 --size 256 made",
         {"made": "flat_images"},
     ),
+    Program(
+        "litgpt_pretrain",
+        "Lightning-AI/litgpt",
+        ".",
+        "-m litgpt -- pretrain pythia-14m --tokenizer_dir made --data TextFiles --data.train_data_path"
+        " made --data.num_workers 1 --train.max_tokens 200000 --train.micro_batch_size 4"
+        " --train.global_batch_size 8 --out_dir out",
+        {"made": "texts"},
+    ),
 ]

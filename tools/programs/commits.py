@@ -18,6 +18,7 @@ COMMITS = {
     "lucidrains/x-transformers": "9252ed7838021ee61e6c5be0930b3a9a88efdf06",
     "facebookresearch/DiT": "ed81ce2229091fd4ecc9a223645f95cf379d582b",
     "facebookresearch/dino": "7c446df5b9f45747937fb0d72314eb9f7b66930a",
+    "Lightning-AI/litgpt": "26857050fe3ff627cd714fe92f5838f51a3d5efa",
     "Lightning-AI/pytorch-lightning": "7f0c3436cd3f6ad3753125672024fc415cbcb414",
     "huggingface/accelerate": "16cb6eb80dd9aa8b4df1a63ef57863e455d53b83",
     "huggingface/transformers": "d56c55bf564ddb176759eb6ec199442682564916",

@@ -191,6 +191,19 @@ def text(folder: Path) -> None:
 
 
 @kind
+def texts(folder: Path) -> None:
+    """Files of text, and a tokenizer beside them that begins texts with a token."""
+    import json
+
+    tokenizer(folder)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    begins = settings | {"bos_token": "[CLS]"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(begins))
+    for number in range(4):
+        (folder / f"{number}.txt").write_text(_text(180_000))
+
+
+@kind
 def enwik8(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "enwik8.gz").write_bytes(gzip.compress(bytes(range(32, 122)) * 1_100_000, 1))
