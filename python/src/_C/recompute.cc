@@ -86,7 +86,7 @@ void bind_recompute(py::module_& m) {
       .def(py::init(&make_rules))
       .def("contexts", &make_contexts);
   py::class_<Context>(own, "Context").def("__enter__", &Context::enter).def("__exit__", &leave);
-  py::class_<Forward, Context>(own, "Forward");
+  const py::class_<Forward, Context> forward(own, "Forward");
   py::class_<Recomputation, Context>(own, "Recomputation").def("take", &take);
   py::class_<PlaceOfCall>(own, "Place")
       .def_readonly("call", &PlaceOfCall::call)
