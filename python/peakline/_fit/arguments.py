@@ -50,6 +50,9 @@ def parse(argv: list[str]) -> Orders:
         parser.error(f"--vary is given once or twice, and was given {len(args.vary)} times")
     if len({variable.name for variable in args.vary}) < len(args.vary):
         parser.error("the two --vary name the same")
+    unknown = variables.unknown_mark(words, [variable.name for variable in args.vary])
+    if unknown:
+        complain(f"no --vary is called {unknown}, so the script gets @{unknown} as it stands")
     if not 0 <= args.margin < 1:
         parser.error(f"--margin takes 0% to 99%, and got {args.margin:.0%}")
     if args.jobs < 1:

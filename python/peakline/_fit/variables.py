@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_MARK = re.compile(r"(?:.*=)?@([A-Za-z_][\w-]*)")
 _FORM = "takes NAME=A..B or NAME=A,B,C with whole numbers, and got '{text}'"
 
 
@@ -82,6 +84,15 @@ def with_values(words: Sequence[str], values: Mapping[str, int]) -> list[str]:
         else:
             made += [f"--{name}", str(values[name])]
     return made
+
+
+def unknown_mark(words: Sequence[str], names: Sequence[str]) -> str | None:
+    """An `@name` among the script's arguments that names no variable, nor a file to read from."""
+    for word in words:
+        mark = _MARK.fullmatch(word)
+        if mark and mark[1] not in names and not os.path.exists(mark[1]):
+            return mark[1]
+    return None
 
 
 def shown(values: Mapping[str, int]) -> str:

@@ -225,6 +225,13 @@ def test_bad_usage_is_one_sentence(fit: Fit, flags: list[str], words: str) -> No
     assert done.stderr.count("\n") == 1
 
 
+def test_a_place_for_a_value_that_nobody_varies_is_told(fit: Fit, tmp_path: Path) -> None:
+    told = "no --vary is called size, so the script gets @size as it stands"
+    assert told in fit("train.py", "--vary", "batch-size=4", "--", "--name=@size").stderr
+    (tmp_path / "size").touch()  # a file of arguments
+    assert told not in fit("train.py", "--vary", "batch-size=4", "--", "@size").stderr
+
+
 def test_evaluation_that_does_not_fit_does_not_shrink_the_training_batch(
     fit: Fit, tmp_path: Path
 ) -> None:
