@@ -18,6 +18,7 @@ import torch
 from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
 from peakline._virtual_cuda import _bounded_loops
+from peakline._virtual_cuda._counted import is_only_counted
 from peakline._virtual_cuda._engine import Engine
 
 ENDLESS = 10_000  # questions of one line while the program does not go on
@@ -62,9 +63,12 @@ class Questions:
     def asked(self, what: str, decides: str) -> None:
         if getattr(self._thread, "printing", False):
             return
-        filename, number = asking_line(sys._getframe(1))
+        frame = asking_frame(sys._getframe(1))
+        filename, number = asking_line(frame)
         if decides == "numbers":
             decides = "size" if getattr(self._thread, "listing", False) else ""
+        elif decides == "size" and what == "item" and frame is not None and is_only_counted(frame):
+            decides = ""
         if decides:
             self._told[decides][_short(filename, number)] += 1
         self._since_then[filename, number] += 1
@@ -129,16 +133,19 @@ def install(patches: Patches, engine: Engine) -> Questions:
     return questions
 
 
-def asking_line(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line outside of torch and peakline."""
-    line = ("", 0)
+def asking_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost one outside of torch and peakline, or the innermost of all."""
+    innermost = frame
     while frame is not None:
-        filename = frame.f_code.co_filename
-        if not filename.startswith((*_HIDDEN, "<frozen")):
-            return filename, frame.f_lineno
-        line = line if line[0] else (filename, frame.f_lineno)
+        if not frame.f_code.co_filename.startswith((*_HIDDEN, "<frozen")):
+            return frame
         frame = frame.f_back
-    return line
+    return innermost
+
+
+def asking_line(frame: FrameType | None) -> tuple[str, int]:
+    frame = asking_frame(frame)
+    return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _short(filename: str, number: int) -> str:
