@@ -20,8 +20,10 @@ cp -r "$build"/python/_torch "$package/peakline/"
 # files, since pytest keeps what is printed of a test that ends the process.
 reports=$PWD/$build/report
 rm -f "$reports".*
+# Where the sanitizer's own dlopen() looks for the parts of cuDNN, for the program that asks it for plans.
+cudnn=$(.venv/bin/python -c 'import nvidia.cudnn; print(*nvidia.cudnn.__path__)' 2> /dev/null || true)
 status=0
-LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so.6)" \
+LD_LIBRARY_PATH=$cudnn/lib LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so.6)" \
   ASAN_OPTIONS=detect_leaks=0:alloc_dealloc_mismatch=0:allocator_may_return_null=1:log_path=$reports \
   PYTHONPATH=$PWD/$package PYTHONMALLOC=malloc .venv/bin/python -m pytest -p no:cacheprovider \
   -n "${JOBS:-$(nproc)}" --dist loadfile "${@:-tests/python}" || status=$?
