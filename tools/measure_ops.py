@@ -379,8 +379,8 @@ def main() -> None:
     parser.add_argument(
         "--tensor-first",
         action="store_true",
-        help="make a tensor of 4 bytes before the model: on the H200's machine something that is "
-        "imported while Hugging Face's models are built there does",
+        help="make a tensor of 4 bytes before the model: on the H200's machine there is one where "
+        "Hugging Face's models are built under torch.device",
     )
     parser.add_argument("--set", choices=SETS, default="explored", help="which cases and models")
     parser.add_argument(
