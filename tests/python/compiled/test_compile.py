@@ -352,20 +352,8 @@ def test_compiled_autograd_asks_for_no_values() -> None:
 
 
 @pytest.mark.filterwarnings("error:.*global hooks on modules")
-def test_samples_of_a_compiled_module_are_counted_without_hooks() -> None:
-    gpu = peakline.virtual_gpu("h200")
-    with gpu:
-        model = nn.Sequential(nn.Linear(64, 64), nn.GELU()).cuda()
-        compiled = torch.compile(model)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(3):
-            compiled(torch.rand(16, 64, device="cuda")).sum().backward()
-            optimizer.step()
-    assert gpu.times is not None
-    assert gpu.times.inputs.per_step() == {"samples": 16}
-
-
-def test_samples_that_backward_computes_again_count_once() -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again in backward"])
+def test_samples_of_a_compiled_module_are_counted_once_and_without_hooks(again: bool) -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu:
         model = nn.Sequential(nn.Linear(64, 64), nn.GELU()).cuda()
@@ -373,7 +361,8 @@ def test_samples_that_backward_computes_again_count_once() -> None:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             x = torch.rand(16, 64, device="cuda")
-            checkpoint(compiled, x, use_reentrant=False).sum().backward()
+            y = checkpoint(compiled, x, use_reentrant=False) if again else compiled(x)
+            y.sum().backward()
             optimizer.step()
     assert gpu.times is not None
     assert gpu.times.inputs.per_step() == {"samples": 16}
