@@ -1,8 +1,8 @@
 """Whole numbers that a program reads to count something, and not to make something as large.
 
-`correct += (guess == y).sum().item()` stands in most training loops. What is only added up, divided
-and shown decides no size. That is seen in the program's own text; what is not seen to be harmless
-is not.
+`correct += (guess == y).sum().item()` stands in most training loops. What is only added up,
+divided, collected in a list for a score, and shown decides no size. That is seen in the program's
+own text; what is not seen to be harmless is not.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import functools
 import linecache
 from types import CodeType, FrameType
 
-_READS = {"item", "int"}
+_READS = {"item", "int", "tolist"}
 _SHOWS = {"print", "format", "str", "float", "round", "write", "log"}
 _SHOWS |= {"debug", "info", "warning", "add_scalar", "set_description"}
+_COLLECTS = {"append", "extend"}
+# Of a list only how long it is, or how good.
+_SHOWS |= {"len", "add_batch", "compute", "decode", "batch_decode"}
+_SCORES = ("_score", "_report", "_matrix", "_error")
 _Place = tuple[int | None, int | None, int | None, int | None]
 
 
@@ -73,11 +77,21 @@ class _Text:
         if isinstance(around, ast.keyword):
             around = self._parents[around]
         if isinstance(around, ast.Call):
-            return around.func is not node and _name_of(around) in _SHOWS
+            return around.func is not node and self._is_number_there(around, met)
+        if isinstance(around, ast.Attribute):  # the list that others are added to
+            return around.attr in _COLLECTS and isinstance(self._parents[around], ast.Call)
         if isinstance(around, ast.Tuple):  # "%d of %d" % (one, two)
             whole = self._parents[around]
             return isinstance(whole, ast.BinOp) and _is_text(whole.left)
         return isinstance(around, ast.FormattedValue | ast.Expr)
+
+    def _is_number_there(self, call: ast.Call, met: frozenset[str]) -> bool:
+        """As an argument of the call."""
+        name = _name_of(call)
+        if name in _COLLECTS and isinstance(call.func, ast.Attribute):
+            to = call.func.value
+            return not isinstance(to, ast.Name) or self._is_variable(to, met)
+        return name in _SHOWS or name.endswith(_SCORES)
 
     def _is_variable(self, name: ast.Name, met: frozenset[str]) -> bool:
         """All that is done with it."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from peakline._ending import EndlessQuestion
@@ -20,6 +21,7 @@ from peakline._patches import Patches
 from peakline._virtual_cuda import _bounded_loops
 from peakline._virtual_cuda._counted import is_only_counted
 from peakline._virtual_cuda._engine import Engine
+from peakline._virtual_cuda._made_up import MadeUp
 
 ENDLESS = 10_000  # questions of one line while the program does not go on
 _TOLD_LINES = 3
@@ -27,7 +29,8 @@ _OFTEN = 50  # such questions of one line, over so many seconds: it may be waiti
 _PATIENCE = 5.0
 _clock = time.monotonic  # the real one, whatever a virtual GPU does to time
 
-_HIDDEN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+_LIBRARIES = (Path(torch.__file__).parent, Path(np.__file__).parent, Path(__file__).parents[1])
+_HIDDEN = tuple(str(folder) + os.sep for folder in _LIBRARIES)
 _DECIDED = {
     "branch": "which way the program goes depends on values that nobody can know, at {lines}; "
     "--values changes the answers",
@@ -59,15 +62,18 @@ class Questions:
         self._told: dict[str, Counter[str]] = {kind: Counter() for kind in _DECIDED}
         self._since_then: Counter[tuple[str, int]] = Counter()
         self._thread = threading.local()
+        self.made_up = MadeUp(self.used)
 
     def asked(self, what: str, decides: str) -> None:
+        self.made_up.answered()
         if getattr(self._thread, "printing", False):
             return
         frame = asking_frame(sys._getframe(1))
         filename, number = asking_line(frame)
+        listing = decides == "numbers" and getattr(self._thread, "listing", False)
         if decides == "numbers":
-            decides = "size" if getattr(self._thread, "listing", False) else ""
-        elif decides == "size" and what == "item" and frame is not None and is_only_counted(frame):
+            decides = "size" if listing else ""
+        if (listing or what == "item") and decides == "size" and frame and is_only_counted(frame):
             decides = ""
         if decides:
             self._told[decides][_short(filename, number)] += 1
@@ -77,6 +83,14 @@ class Questions:
             self._since_then.clear()  # cleaning up may ask again
             line = _short(filename, number)
             raise EndlessQuestion(_AGAIN.format(line=line, count=ENDLESS))
+
+    def used(self, decides: str) -> None:
+        """A whole number that was made up earlier becomes a size, or decides a branch, just now."""
+        frame = asking_frame(sys._getframe(1))
+        printing = getattr(self._thread, "printing", False)
+        if frame is None or printing or is_only_counted(frame):
+            return
+        self._told[decides][_short(*asking_line(frame))] += 1
 
     def _tell_waiting(self, line: tuple[str, int]) -> None:
         """Nobody shall wonder for minutes what an estimate does."""
@@ -113,6 +127,8 @@ class Questions:
     def _during(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if what == "listing" and args and self.made_up.holds(args[0]):
+                self.used("size")
             before = getattr(self._thread, what, False)
             setattr(self._thread, what, True)
             try:
@@ -127,6 +143,7 @@ def install(patches: Patches, engine: Engine) -> Questions:
     questions = Questions()
     patches.set(torch.Tensor, "tolist", questions.tolist(torch.Tensor.tolist))
     patches.set(torch._tensor_str, "_str", questions.text(torch._tensor_str._str))
+    questions.made_up.install(patches)
     engine.on_unknown(questions.asked)
     patches.on_restore(lambda: engine.on_unknown(None))
     _bounded_loops.install(patches, questions.went_on)
@@ -134,7 +151,7 @@ def install(patches: Patches, engine: Engine) -> Questions:
 
 
 def asking_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost one outside of torch and peakline, or the innermost of all."""
+    """The innermost one outside of torch, NumPy and peakline, or the innermost of all."""
     innermost = frame
     while frame is not None:
         if not frame.f_code.co_filename.startswith((*_HIDDEN, "<frozen")):

@@ -47,7 +47,7 @@ def test_branches_and_sizes_are_told_by_the_line_that_asked() -> None:
         lengths = torch.randint(1, 9, (4,), device="cuda")
         torch.zeros(int(lengths.max()), device="cuda")  # size
         x[x > 0]  # mask
-        lengths.tolist()  # list
+        torch.zeros(lengths.tolist())  # list
     branch, size = told(gpu)
     assert f"{HERE}{line_of('branch')};" in branch
     assert branch.startswith("which way the program goes depends on values that nobody can know")
