@@ -99,6 +99,8 @@ class Context {
   [[nodiscard]] std::uint64_t calls(OpId op) const noexcept;
   // A matrix product: its library keeps a workspace from one call to the next.
   [[nodiscard]] bool multiplies_matrices(OpId op) const noexcept;
+  // It computes nothing, or there was no op where ops are told: memory that is no op's result.
+  [[nodiscard]] bool only_allocates(OpId op) const noexcept;
   // No module is running on any thread.
   [[nodiscard]] bool outside_modules() const noexcept { return open_modules_ == 0; }
 

@@ -50,6 +50,8 @@ class Pass {
 //   born and dead inside one op call               Workspace
 //   born in a matrix product, kept over two steps  Workspace (cuBLAS keeps its own from call to call)
 //   born in forward, kept over two steps           Other
+//   born outside of modules by no op or one that
+//     only allocates, alive in the next step       Other: a checkpoint that was read
 //   born in forward, alive when backward began     Activation, or Input if its step had no forward yet
 //   born in forward, alive when memory ran out     the same: forward came no further
 //   born in forward, dead before that              Temp inside its module's call or outside of

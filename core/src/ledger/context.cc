@@ -316,4 +316,9 @@ bool Context::multiplies_matrices(OpId op) const noexcept {
   return op.raw() < traits_.size() && (traits_[op.raw()] & kMultiplies) != 0;
 }
 
+bool Context::only_allocates(OpId op) const noexcept {
+  if (op == OpId{}) return op_serial_ > 0;
+  return op.raw() < traits_.size() && (traits_[op.raw()] & kOnlyAllocates) != 0;
+}
+
 }  // namespace peakline

@@ -11,6 +11,12 @@ CategoryId born_in_forward(const Block& block, const Context& context, bool aliv
   const bool cut_off = now.any_module && now.out_of_memory > birth.progress.out_of_memory;
   const bool kept = now.backwards_begun > birth.progress.backwards_begun || cut_off;
   if (kept) {
+    // A checkpoint that is read and kept. (A function of the program's own may allocate its result
+    // itself; that one's step is its last.)
+    const bool outlived_its_step = now.steps > birth.progress.steps;
+    if (outlived_its_step && !in_module && context.only_allocates(block.op)) {
+      return category::kOther;
+    }
     const bool before_the_model =
         birth.progress.any_module && birth.progress.forwards_in_step == 0 && !in_module;
     return before_the_model ? category::kInput : category::kActivation;

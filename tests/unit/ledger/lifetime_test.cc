@@ -124,6 +124,43 @@ TEST(Lifetime, WhatForwardMadeAndStepsKeepIsOther) {
   EXPECT_EQ(category_at_peak(trace), "Other");
 }
 
+// A checkpoint that is read after an evaluation and kept: no op computed it, so it is no result that a
+// backward needs.
+TEST(Lifetime, WhatIsOnlyAllocatedOutsideOfTheModelAndOutlivesItsStepIsOther) {
+  for (const char* op : {"aten::empty", "aten::empty_strided", ""}) {
+    TraceBuilder trace;
+    trace.enter("Net").op("aten::mm").op_end().leave("Net");  // the evaluation
+    if (*op != 0) trace.op(op);
+    trace.alloc("loaded", 1_MiB);
+    if (*op != 0) trace.op_end();
+    trace.enter("Net").leave("Net");
+    trace.phase_begin(Phase::kBackward).phase_end(Phase::kBackward).step();
+    EXPECT_EQ(category_at_peak(trace), "Other") << op;
+  }
+}
+
+TEST(Lifetime, AFunctionOutsideOfTheModelMayAllocateItsResultItself) {
+  TraceBuilder trace;
+  trace.enter("Net").leave("Net").op("aten::empty").alloc("logits", 1_MiB).op_end();
+  trace.phase_begin(Phase::kBackward).free("logits").phase_end(Phase::kBackward).step();
+  EXPECT_EQ(category_at_peak(trace), "Activation");
+}
+
+TEST(Lifetime, ALossThatIsKeptIntoTheNextStepIsActivation) {
+  TraceBuilder trace;
+  trace.enter("Net").leave("Net").op("aten::sum").alloc("loss", 1_MiB).op_end();
+  trace.phase_begin(Phase::kBackward).phase_end(Phase::kBackward).step();
+  trace.enter("Net").leave("Net").free("loss");
+  EXPECT_EQ(category_at_peak(trace), "Activation");
+}
+
+TEST(Lifetime, WhereOpsWereLeftOutAllocationsSayNothing) {
+  TraceBuilder trace;
+  trace.enter("Net").leave("Net").alloc("loss", 1_MiB);
+  trace.phase_begin(Phase::kBackward).phase_end(Phase::kBackward).step().free("loss");
+  EXPECT_EQ(category_at_peak(trace), "Activation");
+}
+
 TEST(Lifetime, WhatAMatrixProductMadeAndStepsKeepIsItsLibrarysWorkspace) {
   TraceBuilder trace;
   trace.phase_begin(Phase::kBackward).op("aten::mm").alloc("kept", 1_MiB).op_end();
