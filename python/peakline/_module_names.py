@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
 
 from peakline import _C
 from peakline._faults import Faults
 from peakline._module_owners import ModuleOwners
 from peakline._patches import Patches
+from peakline._traced_by_dynamo import not_while_traced
 
 # torch.compile wraps a module in one that people did not write; its name says nothing.
 _COMPILE_WRAPPER = "_orig_mod"
+
+# Of one name in one module. A buffer that every forward makes anew is not followed for ever.
+_MOST_REPLACED = 16
 
 OnModel = Callable[[nn.Module], None]
 
@@ -26,14 +34,34 @@ class ModuleNames:
         self._session: _C.Session | None = None
         self._roots: dict[str, int] = {}
         self._paths: dict[int, str] = {}
+        self._prefixes: dict[int, str] = {}  # of names of parameters, by module
+        self._replaced: Counter[tuple[int, str]] = Counter()
         self._ids: dict[str, int] = {}
         self._of_class: dict[str, set[str]] = {}  # paths
         self._models: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._owners = ModuleOwners()
 
     def watch(self, patches: Patches, faults: Faults) -> None:
-        """From now on it is known what modules that are made belong to."""
+        """From now on it is known what modules that are made belong to, and what is put in the
+        place of a known module's parameters and buffers, as a checkpoint that is loaded late."""
         self._owners.watch(patches, faults)
+        note = not_while_traced(faults.guarded(self._note_replaced))
+        hooks: Any = torch_modules
+        for register in (
+            hooks.register_module_parameter_registration_hook,
+            hooks.register_module_buffer_registration_hook,
+        ):
+            patches.on_restore(register(note).remove)
+        meet_again = faults.guarded(self._meet_again)
+        original = nn.Module._apply
+
+        @functools.wraps(original)
+        def apply(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            result = original(module, *args, **kwargs)
+            meet_again(module)
+            return result
+
+        patches.set(nn.Module, "_apply", apply)
 
     def outermost(self, module: nn.Module) -> nn.Module:
         return self._owners.outermost(module)
@@ -65,6 +93,34 @@ class ModuleNames:
         self.add_root(self._owners.outermost(module))
         if self._is_new(module):  # its owner does not show it among its modules
             self.add_root(module)
+
+    def _note_replaced(self, module: nn.Module, name: str, tensor: Tensor | None) -> None:
+        """It becomes part of the module."""
+        session = self._session
+        if session is None or tensor is None:
+            return
+        module_id = session.find_module(module)
+        if module_id == 0 or self._replaced[module_id, name] >= _MOST_REPLACED:
+            return
+        self._replaced[module_id, name] += 1
+        self._add_tensor(tensor, name, module_id)
+        session.label_added()
+
+    def _meet_again(self, module: nn.Module) -> None:
+        """`.to()` and the like put buffers in their places without a word."""
+        for own in (module._parameters, module._buffers):
+            for name, tensor in own.items():
+                if tensor is not None and not self._knows(tensor):
+                    self._note_replaced(module, name, tensor)
+
+    def _knows(self, tensor: Tensor) -> bool:
+        return self._session is None or self._session.knows_tensor(tensor)
+
+    def _add_tensor(self, tensor: Tensor, name: str, module_id: int) -> None:
+        assert self._session is not None
+        is_parameter = isinstance(tensor, nn.Parameter)
+        kind = _C.CATEGORY_PARAMETER if is_parameter else _C.CATEGORY_BUFFER
+        self._session.add_tensor(tensor, kind, module_id, self._prefixes[module_id] + name)
 
     def _is_new(self, module: nn.Module) -> bool:
         assert self._session is not None
@@ -121,7 +177,7 @@ class ModuleNames:
         self._paths[module_id] = path
         self._ids[path] = module_id
         self._of_class.setdefault(kind, set()).add(path)
-        prefix = f"{name}." if name else ""
+        self._prefixes[module_id] = prefix = f"{name}." if name else ""
         for own, parameter in module._parameters.items():
             if parameter is not None:
                 session.add_tensor(parameter, _C.CATEGORY_PARAMETER, module_id, prefix + own)

@@ -20,6 +20,8 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "which module a module belongs to": (
         "torch.nn.modules.module:register_module_module_registration_hook/1",
         "torch.nn.modules.module:register_module_parameter_registration_hook/1",
+        "torch.nn.modules.module:register_module_buffer_registration_hook/1",
+        "torch.nn:Module._apply",
     ),
     "backward": ("torch.autograd.variable:Variable._execution_engine.run_backward",),
     "optimizers": (

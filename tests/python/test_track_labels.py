@@ -47,6 +47,40 @@ def test_a_model_that_is_not_given_is_found_when_it_runs() -> None:
     assert "Net.layers.0.up" in run.peak("cpu").by_module
 
 
+def load_by_assignment(model: nn.Module) -> nn.Module:
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+    return model
+
+
+def with_new_parameters(model: Net) -> nn.Module:
+    for module in model.modules():
+        for name, own in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(own.detach().clone()))
+        for name, own in list(module.named_buffers(recurse=False)):
+            setattr(module, name, own.clone())
+    return model
+
+
+@pytest.mark.parametrize(
+    "replace", [load_by_assignment, with_new_parameters, nn.Module.double], ids=lambda f: f.__name__
+)
+def test_what_is_loaded_after_an_evaluation_is_the_models(replace: object) -> None:
+    model = Net()
+    with peakline.track(model) as run:
+        with torch.no_grad():
+            model.eval()(torch.randn(32, 64))
+        assert callable(replace)
+        replace(model)
+        model.train()(torch.randn(32, 64).to(next(model.parameters()).dtype)).sum().backward()
+        torch.empty(50_000_000, dtype=torch.uint8)
+    peak = run.peak("cpu")
+    assert peak.by_category["Parameter"] == parameter_bytes(model)
+    assert peak.by_category["Buffer"] == buffer_bytes(model)
+    up = model.layers[1].up
+    assert peak.by_module["Net.layers.1.up"] >= parameter_bytes(up)
+
+
 def test_module_paths_carry_the_bytes_of_their_own_parameters() -> None:
     model = Net(layers=2)
     with peakline.track(model) as run:
