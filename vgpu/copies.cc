@@ -4,6 +4,9 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include <mutex>
+#include <utility>
+
 #include "vgpu/host_memory.h"
 #include "vgpu/values.h"
 #include "vgpu/values/host_run.h"
@@ -11,6 +14,22 @@
 
 namespace peakline::vgpu {
 namespace {
+
+std::mutex g_mutex;
+std::function<void(const at::Tensor& copy)> g_listener;
+
+void tell_of_made_up(const at::Tensor& copy) {
+  std::function<void(const at::Tensor& copy)> listener;
+  {
+    const std::lock_guard guard(g_mutex);
+    listener = g_listener;
+  }
+  if (listener) listener(copy);
+}
+
+bool counts_something(const at::Tensor& tensor) {
+  return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
 
 // Whole numbers in a row may be the sizes of something, or a batch's labels.
 Decides decided_by(const at::Tensor& source) {
@@ -43,12 +62,21 @@ void tell_clock(Engine& engine, const at::Tensor& self, const at::Tensor& source
 void gpu_to_host(Engine& engine, at::Tensor& self, const at::Tensor& source, bool waits) {
   tell_clock(engine, self, source, waits);
   stage_on_gpu(source);
+  const bool made_up = counts_something(source) && !known_values(source);
   const at::Tensor values = answered_values(engine, source, "copy to the host", decided_by(source));
-  const HostRun host;
-  self.copy_(values.expand(self.sizes()));
+  {
+    const HostRun host;
+    self.copy_(values.expand(self.sizes()));
+  }
+  if (made_up) tell_of_made_up(self);
 }
 
 }  // namespace
+
+void on_made_up_copy(std::function<void(const at::Tensor& copy)> listener) {
+  const std::lock_guard guard(g_mutex);
+  g_listener = std::move(listener);
+}
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   Engine& engine = engine_or_throw("aten::copy_");

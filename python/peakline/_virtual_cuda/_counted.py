@@ -12,7 +12,7 @@ import functools
 import linecache
 from types import CodeType, FrameType
 
-_READS = {"item", "int", "tolist"}
+_READS = {"item", "int", "tolist", "array", "asarray"}
 _SHOWS = {"print", "format", "str", "float", "round", "write", "log"}
 _SHOWS |= {"debug", "info", "warning", "add_scalar", "set_description"}
 _COLLECTS = {"append", "extend"}

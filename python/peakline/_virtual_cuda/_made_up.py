@@ -22,6 +22,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from peakline._patches import Patches
+from peakline._virtual_cuda._engine import Engine
 
 Tell = Callable[[str], None]  # of "size" or "branch"
 
@@ -36,67 +37,76 @@ _now: list[Tell] = []  # of the virtual GPU that is on
 
 
 class MadeUp:
-    """Which of the host's tensors are copies of such numbers."""
+    """Which of the host's tensors are copies of such numbers.
+
+    Most programs make none, so torch's methods are looked at from the first copy on.
+    """
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
         self._storages: dict[int, StorageWeakRef] = {}
+        self._patches: Patches | None = None
         self._thread = threading.local()
 
-    def answered(self) -> None:
-        """A value was made up, on this thread."""
-        self._thread.answered = True
+    def install(self, patches: Patches, engine: Engine) -> None:
+        self._patches = patches
+        engine.on_made_up_copy(self._remember)
+        patches.on_restore(lambda: engine.on_made_up_copy(None))
+        patches.set(torch.Tensor, "numpy", self._into_numpy(torch.Tensor.numpy))
 
     def holds(self, tensor: torch.Tensor) -> bool:
-        if not self._storages or tensor.is_floating_point() or not _has_bytes(tensor):
+        if not self._storages or not _is_whole(tensor) or not _has_bytes(tensor):
             return False
         found = self._storages.get(tensor.untyped_storage()._cdata)
         return found is not None and not found.expired()
 
-    def install(self, patches: Patches) -> None:
-        tensor: Any = torch.Tensor
-        for name in ("cpu", "to"):
-            patches.set(tensor, name, self._copying(getattr(tensor, name)))
-        patches.set(tensor, "numpy", self._into_numpy(tensor.numpy))
-        for name in ("item", "__int__", "__index__", "__bool__"):
-            patches.set(tensor, name, self._reading(getattr(tensor, name)))
-        for name in ("array", "asarray"):  # they hand out plain arrays, whatever they are made of
-            patches.set(np, name, _into_array(getattr(np, name)))
-        _now.append(self.tell)
-        patches.on_restore(lambda: _now.remove(self.tell))
-
-    def _copying(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def copy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            self._thread.answered = False
-            made = original(tensor, *args, **kwargs)
-            if self._thread.answered and _is_whole(made) and _has_bytes(made):
-                self._remember(made)
-            return made
-
-        return copy
-
-    def _remember(self, tensor: torch.Tensor) -> None:
+    def _remember(self, copy: torch.Tensor) -> None:
+        self._thread.copied = True
+        if not _is_whole(copy) or not _has_bytes(copy):
+            return
+        if self._patches is not None:
+            self._look_at_reads(self._patches)
+            self._patches = None
         if len(self._storages) >= _PRUNED_AT:
             there = {key: ref for key, ref in self._storages.items() if not ref.expired()}
             self._storages = there if len(there) < _PRUNED_AT else {}
-        storage = tensor.untyped_storage()
+        storage = copy.untyped_storage()
         self._storages[storage._cdata] = StorageWeakRef(storage)
+
+    def _look_at_reads(self, patches: Patches) -> None:
+        tensor: Any = torch.Tensor
+        for name in ("item", "__int__", "__index__", "__bool__"):
+            patches.set(tensor, name, self._reading(getattr(tensor, name)))
+        patches.set(tensor, "__array__", self._into_array(tensor.__array__))
+        _now.append(self.tell)
+        patches.on_restore(lambda: _now.remove(self.tell))
 
     def _into_numpy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def numpy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            self._thread.answered = False
+            self._thread.copied = False  # `force=True` copies
             made = original(tensor, *args, **kwargs)
-            known = not (self._thread.answered and _is_whole(tensor)) and not self.holds(tensor)
-            return made if known else made.view(_Array)
+            made_up = (self._thread.copied and _is_whole(tensor)) or self.holds(tensor)
+            return made.view(_Array) if made_up else made
 
         return numpy
+
+    def _into_array(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """np.asarray and np.array hand out plain arrays, whatever they are made of, so this is the
+        last that is seen of their numbers."""
+
+        @functools.wraps(original)
+        def array(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self.holds(tensor):
+                self.tell("size")
+            return original(tensor, *args, **kwargs)
+
+        return array
 
     def _reading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def read(tensor: torch.Tensor) -> Any:
-            if self._storages and self.holds(tensor):
+            if self.holds(tensor):
                 self.tell("branch" if tensor.dtype == torch.bool else "size")
             return original(tensor)
 
@@ -114,17 +124,6 @@ def _has_bytes(tensor: torch.Tensor) -> bool:
 def _tell(decides: str = "size") -> None:
     if _now:
         _now[-1](decides)
-
-
-def _into_array(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def array(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        if not args or not isinstance(args[0], torch.Tensor) or made.dtype.kind not in "biu":
-            return made
-        return made.view(_Array) if type(args[0].numpy(force=True)) is _Array else made
-
-    return array
 
 
 class _Array(np.ndarray[Any, Any]):

@@ -65,7 +65,6 @@ class Questions:
         self.made_up = MadeUp(self.used)
 
     def asked(self, what: str, decides: str) -> None:
-        self.made_up.answered()
         if getattr(self._thread, "printing", False):
             return
         frame = asking_frame(sys._getframe(1))
@@ -143,7 +142,7 @@ def install(patches: Patches, engine: Engine) -> Questions:
     questions = Questions()
     patches.set(torch.Tensor, "tolist", questions.tolist(torch.Tensor.tolist))
     patches.set(torch._tensor_str, "_str", questions.text(torch._tensor_str._str))
-    questions.made_up.install(patches)
+    questions.made_up.install(patches, engine)
     engine.on_unknown(questions.asked)
     patches.on_restore(lambda: engine.on_unknown(None))
     _bounded_loops.install(patches, questions.went_on)

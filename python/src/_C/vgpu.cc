@@ -12,6 +12,7 @@
 #include "python_calls.h"
 #include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
+#include "vgpu/copies.h"
 #include "vgpu/generator.h"
 #include "vgpu/high_water.h"
 #include "vgpu/host_memory.h"
@@ -189,6 +190,10 @@ class Listener {
     const py::gil_scoped_acquire gil;
     (*function_)(what, decided(decides));
   }
+  void operator()(const at::Tensor& copy) const {
+    const py::gil_scoped_acquire gil;
+    (*function_)(copy);
+  }
 
  private:
   std::shared_ptr<py::function> function_;
@@ -204,6 +209,11 @@ void bind_values(py::module_& m) {
   // Called with what asked ("item") and what it may decide ("branch", "size", "numbers", "").
   m.def("on_unknown", [](const std::optional<py::function>& function) {
     engine().set_listener(function ? vgpu::AskedFn(Listener(*function)) : vgpu::AskedFn());
+  });
+  // Called with every copy on the host whose whole numbers, or bools, were made up.
+  m.def("on_made_up_copy", [](const std::optional<py::function>& function) {
+    using CopyFn = std::function<void(const at::Tensor&)>;
+    vgpu::on_made_up_copy(function ? CopyFn(Listener(*function)) : CopyFn());
   });
   m.def("count_step", [] { engine().count_step(); });
   m.def("is_known", &is_known);
