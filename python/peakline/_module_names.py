@@ -52,7 +52,7 @@ class ModuleNames:
         ):
             patches.on_restore(handle.remove)
         meet_again = faults.guarded(self._meet_again)
-        original = nn.Module._apply
+        original: Callable[..., Any] = nn.Module._apply
 
         @functools.wraps(original)
         def apply(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
