@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from programs.catalogue.program import Program
 
-
 LANGUAGE = [
     Program(
         "nanogpt_shakespeare",
