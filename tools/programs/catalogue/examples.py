@@ -100,4 +100,5 @@ EXAMPLES = [
         "distributed/minGPT-ddp/mingpt",
         "torchrun --standalone --nproc_per_node=4 main.py data_config.path=data/input.txt trainer_config.data_loader_workers=0",
     ),
+    Program("mnist_hogwild", _EXAMPLES, "mnist_hogwild", "main.py -- --cuda", mnist()),
 ]

@@ -103,4 +103,44 @@ LIBRARIES = [
         "--world-size 2 cifar10_deepspeed.py -- --deepspeed --stage 2",
         {"data": "cifar10"},
     ),
+    Program(
+        "trl_dpo",
+        "huggingface/trl",
+        "trl/scripts",
+        "dpo.py -- --model_name_or_path made/model --dataset_name preferences --output_dir out --bf16 true"
+        " --per_device_train_batch_size 4 --max_length 512 --report_to none",
+        {"made": "chat", "preferences": "preferences"},
+    ),
+    Program(
+        "trl_grpo",
+        "huggingface/trl",
+        "trl/scripts",
+        "grpo.py -- --model_name_or_path made/model --dataset_name prompts --output_dir out --bf16 true"
+        " --reward_funcs think_format_reward --per_device_train_batch_size 4 --num_generations 4"
+        " --max_completion_length 64 --report_to none",
+        {"made": "chat", "prompts": "prompts"},
+    ),
+    Program(
+        "cross_encoder_sts",
+        "UKPLab/sentence-transformers",
+        "examples/cross_encoder/training/sts",
+        "training_stsbenchmark.py",
+        {"distilroberta-base": "distilroberta", "sentence-transformers/stsb": "sentence_pairs"},
+    ),
+    Program(
+        "trl_reward",
+        "huggingface/trl",
+        "trl/scripts",
+        "reward.py -- --model_name_or_path made/model --dataset_name preferences --output_dir out --bf16 true"
+        " --per_device_train_batch_size 4 --max_length 512 --report_to none",
+        {"made": "chat", "preferences": "preferences"},
+    ),
+    Program(
+        "trl_rloo",
+        "huggingface/trl",
+        "trl/scripts",
+        "rloo.py -- --model_name_or_path made/model --dataset_name prompts --output_dir out --bf16 true"
+        " --reward_funcs think_format_reward --per_device_train_batch_size 4 --num_generations 4 --max_completion_length 64 --report_to none",
+        {"made": "chat", "prompts": "prompts"},
+    ),
 ]

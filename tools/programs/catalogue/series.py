@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from programs.catalogue.program import Program
+from programs.catalogue.program import Program, mnist
 
 _ODE = "rtqichen/torchdiffeq"
 _EXPERTS = "davidmrau/mixture-of-experts"
@@ -50,4 +50,7 @@ SERIES = [
         " --d_ff 32 --itr 1 --top_k 5 --num_workers 0",
         {"made": "hours"},
     ),
+    Program("forecasting_nbeats", "sktime/pytorch-forecasting", "examples", "nbeats.py"),
+    Program("forecasting_tft", "sktime/pytorch-forecasting", "examples", "stallion.py"),
+    Program("pyro_cvae", "pyro-ppl/pyro", "examples/cvae", "main.py -- -n 1", mnist()),
 ]
