@@ -46,14 +46,13 @@ class ModuleNames:
         place of a known module's parameters and buffers, as a checkpoint that is loaded late."""
         self._owners.watch(patches, faults)
         note = not_while_traced(faults.guarded(self._note_replaced))
-        hooks: Any = torch_modules
-        for register in (
-            hooks.register_module_parameter_registration_hook,
-            hooks.register_module_buffer_registration_hook,
+        for handle in (
+            torch_modules.register_module_parameter_registration_hook(note),
+            torch_modules.register_module_buffer_registration_hook(note),
         ):
-            patches.on_restore(register(note).remove)
+            patches.on_restore(handle.remove)
         meet_again = faults.guarded(self._meet_again)
-        original = nn.Module._apply
+        original: Callable[..., Any] = nn.Module._apply
 
         @functools.wraps(original)
         def apply(module: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -65,6 +65,11 @@ COMMITS = {
     "yunjey/stargan": "94dd002e93a2863d9b987a937b85925b80f7a19f",
     "facebookresearch/simsiam": "a7bc1772896d0dad0806c51f0bb6f3b16d290468",
     "tamarott/SinGAN": "df38a4214af95462fa97a613d6ba53eb441509dd",
+    "keras-team/keras-io": "983729da0fa9d656e955148b0ea17867e71ecffd",
+    "sktime/pytorch-forecasting": "062aeb47b75d589dcce621c04572181e3584a301",
+    "pyro-ppl/pyro": "ff6ae1c9572591791aae8842bcd702fcf0b46fd6",
+    "UKPLab/sentence-transformers": "85ec64559f4414aa536eca4bf53538291e0a333f",
+    "eriklindernoren/PyTorch-YOLOv3": "1d621c8489e22c76ceb93bb2397ac6c8dfb5ceb7",
     "ultralytics/yolov5": "5081342f04fb287fc2e5f2b5a4e06752b7937b1c",
     "rosinality/stylegan2-pytorch": "bef283a1c24087da704d16c30abc8e36e63efa0e",
 }

@@ -45,6 +45,53 @@ def mnist(folder: Path) -> None:
 
 
 @kind
+def fashion(folder: Path) -> None:
+    """Clothes, as many as there are: a program counts on so many of each kind."""
+    _mnist(folder, 60000, 10000)
+    (folder / "MNIST").rename(folder / "FashionMNIST")
+
+
+@kind
+def mnist_arrays(file: Path) -> None:
+    """As Keras downloads it, a tenth as large."""
+    draw = np.random.default_rng(0)
+    made: dict[str, Any] = {}
+    for name, count in (("train", 6000), ("test", 1000)):
+        made[f"x_{name}"] = draw.integers(0, 256, (count, 28, 28), dtype=np.uint8)
+        made[f"y_{name}"] = draw.integers(0, 10, count, dtype=np.uint8)
+    np.savez(file, **made)
+
+
+def _json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+@kind
+def preferences(folder: Path) -> None:
+    """Questions, each with an answer that was liked and one that was not."""
+    row = {"prompt": _text(24), "chosen": _text(240), "rejected": _text(240)}
+    _json_lines(folder / "train.jsonl", [row] * 256)
+
+
+@kind
+def prompts(folder: Path) -> None:
+    """Questions of a conversation."""
+    row = {"prompt": [{"role": "user", "content": _text(24)}]}
+    _json_lines(folder / "train.jsonl", [row] * 256)
+
+
+@kind
+def sentence_pairs(folder: Path) -> None:
+    """Pairs of sentences, and how alike they are from 0 to 1."""
+    for split in ("train", "validation", "test"):
+        rows = [
+            {"sentence1": _text(12), "sentence2": _text(12), "score": i % 5 / 4} for i in range(512)
+        ]
+        _json_lines(folder / f"{split}.jsonl", rows)
+
+
+@kind
 def mnist_whole(folder: Path) -> None:
     """For programs that count on its size."""
     _mnist(folder, 60000, 10000)
@@ -266,6 +313,9 @@ def cora(folder: Path) -> None:
             file.write(f"{one}\t{other}\n")
 
 
+_TURNS = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
+
+
 @kind
 def tokenizer(folder: Path) -> None:
     """A Hugging Face tokenizer of words."""
@@ -278,7 +328,7 @@ def tokenizer(folder: Path) -> None:
     words = Tokenizer(models.WordLevel(names, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     PreTrainedTokenizerFast(
-        tokenizer_object=words, model_max_length=1024, **special
+        tokenizer_object=words, model_max_length=1024, chat_template=_TURNS, **special
     ).save_pretrained(folder)
 
 
@@ -330,6 +380,18 @@ def glue(folder: Path) -> None:
         ]
         (task / f"{part}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (task / "README.md").write_text(_GLUE_CARD)
+
+
+@kind
+def distilroberta(folder: Path) -> None:
+    """Its shapes with fresh weights."""
+    import transformers
+
+    config = transformers.RobertaConfig(
+        vocab_size=50265, num_hidden_layers=6, max_position_embeddings=514, type_vocab_size=1
+    )
+    transformers.RobertaModel(config).save_pretrained(folder)
+    tokenizer(folder)
 
 
 _GLUE_CARD = """---

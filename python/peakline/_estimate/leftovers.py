@@ -20,13 +20,14 @@ from typing import NoReturn
 
 from peakline import _C
 from peakline._patches import Patches
+from peakline._virtual_cuda._processes import runs_here
 
 _LEAVE = os._exit
 _GRACE_S = 2.0
 _NOTHING = "the script used no GPU memory, so there is nothing to estimate"
 _NOT_FOLLOWED = (
-    "; the {processes} that it started are not looked into: `peakline estimate torchrun "
-    "--nproc-per-node N …` and torch.multiprocessing.spawn are followed to their first"
+    "; of the processes that a script starts, those are looked into whose function calls "
+    "backward() or init_process_group(), and of {processes} none does so in its own text"
 )
 _NOT_COUNTED = "what {processes} that the script started may do on a GPU is not counted"
 
@@ -43,8 +44,9 @@ class Leftovers:
         start = BaseProcess.start
 
         def counted(process: BaseProcess) -> None:
-            self._started += not process.daemon  # a DataLoader's worker is a daemon
             start(process)
+            # A DataLoader's worker is a daemon.
+            self._started += not process.daemon and not runs_here(process)
 
         with Patches() as patches:
             patches.set(BaseProcess, "start", counted)

@@ -64,7 +64,9 @@ class LongestFirst:
         sizes = {i: _size(dataset[i]) for i in looked_at}
         some = "all" if len(looked_at) == count else f"{len(looked_at):,} of them, evenly spread,"
         self._said.append(
-            f"batches begin with the longest of {count:,} examples; {some} were looked at"
+            f"batches begin with the longest of {count:,} examples; {some} were looked at. "
+            "That shows the most that is allocated. What is reserved depends on the order: it may "
+            "be more in the script's own, where there is room for it"
         )
         return sorted(looked_at, key=lambda i: -sizes[i])
 

@@ -23,6 +23,10 @@ TRAIN = """
             optimizer.step()
             optimizer.zero_grad()
 
+    def report(queue):
+        train(2)
+        queue.put(5)
+
     def act(queue):
         while True:
             queue.put(1)
@@ -78,17 +82,51 @@ def test_what_a_script_that_was_ended_leaves_running_is_not_waited_for(
     assert (told in found["warnings"]) == ("multiprocessing" in start)
 
 
+MODEL_BYTES = 4 * (1024 * 1024 + 1024)
+PAIR = (
+    "; [one.start() for one in pair]; [one.join() for one in pair]"
+    "; assert [one.exitcode for one in pair] == [0, 0]; time.sleep(0)"
+)
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_training_in_processes_that_a_script_starts_is_one_sentence(
+def test_of_processes_that_a_script_starts_to_train_the_first_is_estimated(
     tmp_path: Path, method: str
 ) -> None:
     start = f"start = multiprocessing.get_context('{method}').Process"
-    done = run(tmp_path, start + "; pair = [start(target=train) for _ in range(2)]"
-        "; [one.start() for one in pair]; [one.join() for one in pair]")  # fmt: skip
+    done = run(tmp_path, start + "; pair = [start(target=train) for _ in range(2)]" + PAIR)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["steps_completed"] == 3
+    kept = [found["by_category"][name] for name in ("Parameter", "Gradient", "Optstate")]
+    assert MODEL_BYTES <= kept[0] < kept[0] + kept[1] + kept[2] < 4.1 * MODEL_BYTES
+    assert any("of the 2 processes that the program starts to train" in one
+               for one in found["warnings"])  # fmt: skip
+    assert not any("is not counted" in one for one in found["warnings"])
+
+
+def test_a_process_that_ends_hands_its_results_to_the_script(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "import torch.multiprocessing as mp; full = mp.Queue()"
+        "; one = mp.Process(target=report, args=(full,)); one.start(); assert full.get() == 5"
+        "; one.join(); assert one.exitcode == 0 and not one.is_alive()"
+        "; failing = mp.Process(target=report); failing.start(); failing.join()"
+        "; assert failing.exitcode == 1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "TypeError: report() missing 1 required positional argument" in done.stderr
+
+
+def test_what_plays_or_loads_in_a_process_stays_there(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "start = multiprocessing.get_context('fork').Process; full = multiprocessing.Queue(4)"
+        "; one = start(target=act, args=(full,)); one.start(); full.get(); one.terminate()",
+    )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "peakline: the script used no GPU memory, so there is nothing to estimate; the 2 processes "
-        "that it started are not looked into: `peakline estimate torchrun --nproc-per-node N …` "
-        "and torch.multiprocessing.spawn are followed to their first"
+        "peakline: the script used no GPU memory, so there is nothing to estimate; of the "
+        "processes that a script starts, those are looked into whose function calls backward() or "
+        "init_process_group(), and of 1 process none does so in its own text"
     )
-    assert method == "spawn" or "Traceback" not in done.stderr

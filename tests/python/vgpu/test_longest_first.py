@@ -107,4 +107,8 @@ def test_an_estimate_sees_the_longest_and_says_so(folder: Path, answer: Answer) 
     longest = answer("varies.py", "--steps", "2", "--longest-first")
     assert longest["peak_allocated"] > usual["peak_allocated"] + 7_000_000
     said = [line for line in longest["warnings"] if line.startswith("batches begin")]
-    assert said == ["batches begin with the longest of 5 examples; all were looked at"]
+    assert said == [
+        "batches begin with the longest of 5 examples; all were looked at. That shows the most "
+        "that is allocated. What is reserved depends on the order: it may be more in the script's "
+        "own, where there is room for it"
+    ]
