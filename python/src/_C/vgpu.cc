@@ -12,10 +12,12 @@
 #include "python_calls.h"
 #include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
+#include "vgpu/foreign_errors.h"
 #include "vgpu/generator.h"
 #include "vgpu/high_water.h"
 #include "vgpu/host_memory.h"
 #include "vgpu/pinned.h"
+#include "vgpu/registration.h"
 #include "vgpu/session.h"
 #include "vgpu/tensor.h"
 #include "vgpu/values.h"
@@ -274,7 +276,19 @@ py::dict measured_versions() {
                   py::arg("has_torch") = gpu.measured_with_torch(version));
 }
 
+// A kernel of Python's leaves its error with the interpreter, or pybind11 has taken it already.
+bool forget_python_error(const std::exception& error) {
+  const py::gil_scoped_acquire gil;
+  if (const auto* taken = dynamic_cast<const py::error_already_set*>(&error)) {
+    return taken->matches(PyExc_Exception);
+  }
+  if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  PyErr_Clear();
+  return true;
+}
+
 void bind_kernels(py::module_& m) {
+  vgpu::g_forget_error.store(&forget_python_error);
   m.def("cublas_workspace", [] { return engine().blas_workspaces().cublas.raw(); });
   m.def("cublaslt_workspace", [] { return engine().blas_workspaces().cublaslt.raw(); });
   m.def("set_cublas_workspace", [](std::optional<std::int64_t> bytes) {
@@ -286,6 +300,10 @@ void bind_kernels(py::module_& m) {
   m.def("cudnn", &cudnn);
   m.def("measured_versions", &measured_versions);
   m.def("outputs_only", [] { return engine().outputs_only(); });
+  m.def("count_results_alone", [](const std::string& op) {
+    static_cast<void>(engine());
+    vgpu::count_results_alone(op);
+  });
   m.def(
       "enter_compiled_region",
       [](bool modelled) {
