@@ -3,10 +3,10 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "vgpu/collectives.h"
 #include "vgpu/ctc_loss.h"
@@ -94,7 +94,7 @@ struct WhileOn {
   Library compressed;
   Library coo_fallback;
   Library compressed_fallback;
-  std::vector<Library> results_alone;
+  std::map<std::string, Library> results_alone;  // by op
 };
 
 std::unique_ptr<WhileOn>& while_on() {
@@ -194,7 +194,12 @@ void count_results_alone(const std::string& name) {
   const Silence silence;
   Library library = make_library(name.substr(0, colons).c_str(), c10::DispatchKey::PrivateUse1);
   library->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_unknown_op>());
-  while_on()->results_alone.push_back(std::move(library));
+  while_on()->results_alone[name] = std::move(library);
+}
+
+void run_own_code(const std::string& name) {
+  const Silence silence;
+  if (while_on()) while_on()->results_alone.erase(name);
 }
 
 }  // namespace peakline::vgpu

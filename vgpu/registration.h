@@ -14,7 +14,9 @@ void register_factories();
 void unregister_factories();
 
 // An op of another library ("space::name.overload") whose own code does not run without a GPU: from
-// now on its fake or Meta kernel says what comes out, while a virtual GPU is on.
+// now on its fake or Meta kernel says what comes out, while a virtual GPU is on. Its own code again
+// after the other one.
 void count_results_alone(const std::string& name);
+void run_own_code(const std::string& name);
 
 }  // namespace peakline::vgpu

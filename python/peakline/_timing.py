@@ -182,8 +182,8 @@ def _dynamo_frames() -> int:
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return 0
-    counters = utils.counters
-    return sum(counters["frames"].values()) + int(counters["stats"]["unique_graphs"])
+    frames, graphs = utils.counters["frames"], utils.counters["stats"]
+    return int(sum(frames.values()) + graphs["unique_graphs"])
 
 
 class _CompiledCalls:

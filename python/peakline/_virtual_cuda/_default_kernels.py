@@ -34,7 +34,7 @@ _REASON_LENGTH = 120
 def install(patches: Patches, notes: Notes, engine: Engine) -> Mapping[str, str]:
     """Gives the ops whose own code failed so far, each with its reason."""
     kernels = _Kernels(notes, engine)
-    original = torch.library.Library.impl
+    original: Any = torch.library.Library.impl
 
     def impl(
         self: Any, op_name: Any, fn: Any, dispatch_key: str = "", *args: Any, **kwargs: Any
@@ -65,7 +65,9 @@ class _Kernels:
         self._anothers: set[str] = set()
 
     def stand_before(self, name: str, kernel: Any) -> None:
-        if name in self._taken or _is_torchs(name, kernel) or _has_kernel(name, _VIRTUAL):
+        if name in self._taken:  # the program defines it anew
+            return self._engine.run_own_code(name)
+        if _is_torchs(name, kernel) or _has_kernel(name, _VIRTUAL):
             return
         self._taken.add(name)
         space, _, op = name.partition("::")
@@ -104,8 +106,9 @@ class _Kernels:
         self._engine.count_results_alone(name)
         try:
             results = _run(op, _VIRTUAL, args, kwargs)
-        except Exception:
-            raise error from None  # both refuse: the program is wrong
+        except Exception:  # both refuse: the program is wrong
+            self._engine.run_own_code(name)
+            raise error from None
         self.failed[name] = _reason(error)
         return results
 

@@ -304,6 +304,7 @@ void bind_kernels(py::module_& m) {
     static_cast<void>(engine());
     vgpu::count_results_alone(op);
   });
+  m.def("run_own_code", &vgpu::run_own_code);
   m.def(
       "enter_compiled_region",
       [](bool modelled) {
