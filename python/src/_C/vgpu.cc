@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <peakline/generated_kernel.h>
 #include <peakline/units.h>
 
 #include "bindings.h"
@@ -376,6 +377,11 @@ void bind_clock(py::module_& m) {
   // A graph may outlive its GPU.
   m.def("clock_forget", [](std::uint64_t graph) {
     if (Engine* on = vgpu::current_engine()) on->clock().forget_graph(graph);
+  });
+  // A kernel that a compiler or the program wrote starts, and moves so many bytes.
+  m.def("clock_kernel", [](double bytes) {
+    if (!engine().clock().on()) return;
+    engine().clock().op(ThisThread::device(), generated_kernel_time(bytes, engine().profile()));
   });
   m.def("keep_spans", [](std::size_t most) { engine().clock().keep_spans(most); });
   m.def("spans", &spans);
