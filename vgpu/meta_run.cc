@@ -143,6 +143,46 @@ bool found_without_torch(const Call& call, ShapeEntry& entry) {
   return rule != nullptr && rule(call, builder);
 }
 
+// "aten::mm.out" without its out=: aten::mm.
+std::optional<c10::OperatorHandle> without_out(const c10::OperatorHandle& op) {
+  constexpr std::string_view kOut = "out";
+  std::string overload = op.schema().overload_name();
+  if (!overload.ends_with(kOut)) return std::nullopt;
+  overload.resize(overload.size() - kOut.size());
+  if (overload.ends_with('_')) overload.pop_back();
+  return c10::Dispatcher::singleton().findSchema({op.schema().name(), overload});
+}
+
+// For many an op torch has no shape function with out=, and one without: that one says the sizes.
+bool sized_without_out(const Call& call, const torch::jit::Stack& arguments,
+                       c10::ArrayRef<at::Tensor> stand_ins, torch::jit::Stack& results) {
+  const std::optional<c10::OperatorHandle> op = without_out(call.op);
+  if (!op) return false;
+  torch::jit::Stack stack;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (i >= 64 || (call.info.only_written >> i & 1) == 0) stack.push_back(arguments[i]);
+  }
+  if (stack.size() != op->schema().arguments().size()) return false;
+  try {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    op->callBoxed(&stack);
+  } catch (const c10::NotImplementedError&) {
+    return false;
+  }
+  results.clear();
+  for (std::size_t i = 0; i < stand_ins.size(); ++i) {
+    if (!call.only_writes(i)) continue;
+    const std::size_t number = results.size();
+    if (number >= stack.size() || !stack[number].isTensor()) return false;
+    const at::Tensor& found = stack[number].toTensor();
+    if (found.sizes() != stand_ins[i].sizes()) {
+      stand_ins[i].unsafeGetTensorImpl()->set_sizes_and_strides(found.sizes(), found.strides());
+    }
+    results.emplace_back(stand_ins[i]);
+  }
+  return results.size() == stack.size();
+}
+
 [[noreturn]] void refuse(const Call& call) {
   const std::string name = call.op.schema().name();
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -174,6 +214,8 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
         stand_ins.push_back(as_it_is ? tensor : metas.of(tensor));
         return stand_ins.back();
       });
+  torch::jit::Stack arguments;
+  if (call.info.only_written != 0) arguments = stack;
   try {
     const at::AutoDispatchBelowADInplaceOrView below;
     if (call.info.shapes != nullptr) {
@@ -183,7 +225,7 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
     }
   } catch (const c10::NotImplementedError&) {
     if (found_without_torch(call, entry)) return;
-    refuse(call);
+    if (!sized_without_out(call, arguments, stand_ins, stack)) refuse(call);
   }
   describe_results(stand_ins, stack, entry);
   find_resized(call, stand_ins, entry);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "vgpu/foreign_errors.h"
 #include "vgpu/meta_run.h"
 #include "vgpu/values/host_run.h"
 
@@ -139,6 +140,9 @@ std::optional<ValueRun> run_on_values(Engine& engine, const Call& call) {
     call.op.callBoxed(&run.results);
   } catch (const c10::Error&) {
     // Not for this type on a CPU, or wrong arguments, which the shape function reports better.
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    if (!forget_error(error)) throw;
     return std::nullopt;
   }
   engine.counters().values.fetch_add(1, std::memory_order_relaxed);

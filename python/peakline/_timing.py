@@ -176,10 +176,14 @@ class FirstInputs:
 
 
 def _dynamo_frames() -> int:
-    """How many frames Dynamo has looked at, in the life of this process. Who has imported it need
-    not have used it."""
+    """How many frames Dynamo has looked at, in the life of this process, and how many graphs it has
+    made: of frames with `fullgraph=True` it counts nothing else. Who has imported it need not have
+    used it."""
     utils = sys.modules.get("torch._dynamo.utils")
-    return 0 if utils is None else sum(utils.counters["frames"].values())
+    if utils is None:
+        return 0
+    frames, graphs = utils.counters["frames"], utils.counters["stats"]
+    return int(sum(frames.values()) + graphs["unique_graphs"])
 
 
 class _CompiledCalls:

@@ -6,7 +6,7 @@ torch's own Python does the rest. Nothing here touches the real driver, also in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from peakline._ending import EndlessQuestion
 from peakline._patches import Patches
@@ -17,6 +17,7 @@ from peakline._virtual_cuda import (
     _compiled,
     _cuda_sources,
     _custom_ops,
+    _default_kernels,
     _devices,
     _distributed,
     _graphs,
@@ -59,19 +60,21 @@ class Installed:
         engine: Engine,
         questions: Questions,
         captures: _graphs.Captures,
+        failed_ops: Mapping[str, str],
     ) -> None:
         self._captures = captures
         self._patches = patches
         self._notes = notes
         self._engine = engine
         self._questions = questions
+        self._failed_ops = failed_ops
 
     def notes(self) -> list[str]:
         """What the run did otherwise than on a real GPU, in sentences."""
         return [
             *self._notes.sentences(),
             *self._questions.sentences(),
-            *_kernel_notes.sentences(self._engine),
+            *_kernel_notes.sentences(self._engine, self._failed_ops),
         ]
 
     @property
@@ -128,8 +131,9 @@ def install(engine: Engine, job: Job | None = None, options: Options | None = No
         questions = _questions.install(patches, engine)
         _custom_ops.install(patches, questions)
         _missing_fakes.install(patches)
+        failed = _default_kernels.install(patches, notes, engine)
         _sync_batch_norm.install(patches)
     except BaseException:
         patches.restore()
         raise
-    return Installed(patches, notes, engine, questions, captures)
+    return Installed(patches, notes, engine, questions, captures, failed)

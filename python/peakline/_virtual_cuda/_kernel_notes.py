@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from peakline._virtual_cuda._engine import Engine
 
 _MOST_NAMES = 5
 
 
-def sentences(engine: Engine) -> list[str]:
-    """Of the run so far."""
-    found = [_cudnn(engine), _unmeasured(engine), _outputs_only(engine)]
+def sentences(engine: Engine, failed_ops: Mapping[str, str]) -> list[str]:
+    """Of the run so far. `failed_ops` are ops whose own code failed, and why."""
+    alone = engine.outputs_only() - failed_ops.keys()
+    found = [_cudnn(engine), _unmeasured(engine), _outputs_only(alone), _failed(failed_ops)]
     return [sentence for sentence in found if sentence]
 
 
@@ -53,11 +55,25 @@ def _unmeasured(engine: Engine) -> str:
     return f"{what} was measured with {known}, not with this one, so it counts as modelled at best"
 
 
-def _outputs_only(engine: Engine) -> str:
-    names = sorted(engine.outputs_only())
+def _outputs_only(names: set[str]) -> str:
     if not names:
         return ""
+    return (
+        f"of {_listed(sorted(names))} only the results are counted: what they need beside them is "
+        "not known"
+    )
+
+
+def _failed(ops: Mapping[str, str]) -> str:
+    """The first reason stands for all."""
+    if not ops:
+        return ""
+    return (
+        f"of {_listed(list(ops))} only the results are counted, as their fakes say, because their "
+        f"own code fails on a virtual GPU ({next(iter(ops.values()))})"
+    )
+
+
+def _listed(names: list[str]) -> str:
     shown = ", ".join(names[:_MOST_NAMES])
-    if len(names) > _MOST_NAMES:
-        shown += f" and {len(names) - _MOST_NAMES} more"
-    return f"of {shown} only the results are counted: what they need beside them is not known"
+    return shown + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")

@@ -14,8 +14,8 @@ from torch._library import utils
 from peakline._patches import Patches
 
 _SENTENCE = (
-    "peakline's virtual GPU cannot run {name}, because nothing tells the shapes of its results; "
-    "these lines do, in the program or in a file given with --fakes:\n"
+    "peakline's virtual GPU cannot run {name}, because {reason}nothing tells the shapes of its "
+    "results; these lines do, in the program or in a file given with --fakes:\n"
     '    @torch.library.register_fake("{name}")\n'
     "    def _({arguments}):\n"
     "        return {result}"
@@ -30,19 +30,21 @@ def install(patches: Patches) -> None:
             return True
         asks = sys._getframe(1).f_code.co_name
         if asks == "fake_impl" and torch._C._len_torch_dispatch_stack() == 0:
-            raise NotImplementedError(_sentence(op._schema))
+            raise NotImplementedError(sentence(op._schema))
         return False
 
     patches.set(utils, "can_generate_trivial_fake_impl", can_generate_trivial_fake_impl)
 
 
-def _sentence(schema: Any) -> str:
+def sentence(schema: Any, error: str = "") -> str:
+    """`error` says why its own code cannot run, where that was tried."""
     tensors = [item.name for item in schema.arguments if str(item.type) == "Tensor"]
     result = f"torch.empty_like({tensors[0] if tensors else '...'})"
     if len(schema.returns) > 1:
         result = "...  # a tuple of tensors with the results' shapes"
     return _SENTENCE.format(
         name=schema.name,
+        reason=f"its own code fails there ({error}) and " if error else "",
         arguments=", ".join(item.name for item in schema.arguments),
         result=result,
     )

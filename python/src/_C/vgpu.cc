@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <peakline/generated_kernel.h>
 #include <peakline/units.h>
 
 #include "bindings.h"
@@ -13,10 +14,12 @@
 #include "vgpu/alloc_log.h"
 #include "vgpu/compiled_region.h"
 #include "vgpu/copies.h"
+#include "vgpu/foreign_errors.h"
 #include "vgpu/generator.h"
 #include "vgpu/high_water.h"
 #include "vgpu/host_memory.h"
 #include "vgpu/pinned.h"
+#include "vgpu/registration.h"
 #include "vgpu/session.h"
 #include "vgpu/tensor.h"
 #include "vgpu/values.h"
@@ -284,7 +287,19 @@ py::dict measured_versions() {
                   py::arg("has_torch") = gpu.measured_with_torch(version));
 }
 
+// A kernel of Python's leaves its error with the interpreter, or pybind11 has taken it already.
+bool forget_python_error(const std::exception& error) {
+  const py::gil_scoped_acquire gil;
+  if (const auto* taken = dynamic_cast<const py::error_already_set*>(&error)) {
+    return taken->matches(PyExc_Exception);
+  }
+  if (PyErr_Occurred() == nullptr || PyErr_ExceptionMatches(PyExc_Exception) == 0) return false;
+  PyErr_Clear();
+  return true;
+}
+
 void bind_kernels(py::module_& m) {
+  vgpu::g_forget_error.store(&forget_python_error);
   m.def("cublas_workspace", [] { return engine().blas_workspaces().cublas.raw(); });
   m.def("cublaslt_workspace", [] { return engine().blas_workspaces().cublaslt.raw(); });
   m.def("set_cublas_workspace", [](std::optional<std::int64_t> bytes) {
@@ -296,6 +311,11 @@ void bind_kernels(py::module_& m) {
   m.def("cudnn", &cudnn);
   m.def("measured_versions", &measured_versions);
   m.def("outputs_only", [] { return engine().outputs_only(); });
+  m.def("count_results_alone", [](const std::string& op) {
+    static_cast<void>(engine());
+    vgpu::count_results_alone(op);
+  });
+  m.def("run_own_code", &vgpu::run_own_code);
   m.def(
       "enter_compiled_region",
       [](bool modelled) {
@@ -367,6 +387,11 @@ void bind_clock(py::module_& m) {
   // A graph may outlive its GPU.
   m.def("clock_forget", [](std::uint64_t graph) {
     if (Engine* on = vgpu::current_engine()) on->clock().forget_graph(graph);
+  });
+  // A kernel that a compiler or the program wrote starts, and moves so many bytes.
+  m.def("clock_kernel", [](double bytes) {
+    if (!engine().clock().on()) return;
+    engine().clock().op(ThisThread::device(), generated_kernel_time(bytes, engine().profile()));
   });
   m.def("keep_spans", [](std::size_t most) { engine().clock().keep_spans(most); });
   m.def("spans", &spans);

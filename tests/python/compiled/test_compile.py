@@ -196,7 +196,8 @@ def test_a_graph_that_cannot_be_compiled_runs_eagerly_and_counts_as_guessed() ->
     assert "no code for this" in note
 
 
-def test_a_frame_that_dynamo_breaks_on_runs_eagerly_and_counts_as_guessed() -> None:
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_frame_that_dynamo_breaks_on_runs_eagerly_and_counts_as_guessed(fullgraph: bool) -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu:
         import torch._dynamo.symbolic_convert as tracing
@@ -206,11 +207,25 @@ def test_a_frame_that_dynamo_breaks_on_runs_eagerly_and_counts_as_guessed() -> N
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(tracing.InstructionTranslator, "run", fail)
-            y = torch.compile(lambda x: x.sin() + 1)(torch.empty(MIB, device="cuda"))
+            function = torch.compile(lambda x: x.sin() + 1, fullgraph=fullgraph)
+            y = function(torch.empty(MIB, device="cuda"))
         assert y.shape == (MIB,)
     assert gpu.confidence()["guessed"] > 0
     (note,) = [note for note in gpu.notes() if "could not trace" in note]
     assert "no such thing" in note
+
+
+def test_a_frame_that_is_disabled_alone_runs_eagerly() -> None:
+    """Dynamo tells such a frame by who called it."""
+    with peakline.virtual_gpu("h200"):
+
+        @torch._dynamo.disable(recursive=False)
+        def alone(x: torch.Tensor) -> torch.Tensor:
+            return x.sin().cos().tan()
+
+        before = graphs()
+        torch.compile(lambda x: alone(x))(torch.empty(MIB, device="cuda"))
+        assert graphs() == before
 
 
 def test_eager_runs_uncompiled_and_says_so() -> None:
@@ -352,12 +367,15 @@ def test_compiled_autograd_asks_for_no_values() -> None:
 
 
 @pytest.mark.filterwarnings("error:.*global hooks on modules")
+@pytest.mark.parametrize("fullgraph", [False, True], ids=["", "fullgraph"])
 @pytest.mark.parametrize("again", [False, True], ids=["once", "again in backward"])
-def test_samples_of_a_compiled_module_are_counted_once_and_without_hooks(again: bool) -> None:
+def test_samples_of_a_compiled_module_are_counted_once_and_without_hooks(
+    again: bool, fullgraph: bool
+) -> None:
     gpu = peakline.virtual_gpu("h200")
     with gpu:
         model = nn.Sequential(nn.Linear(64, 64), nn.GELU()).cuda()
-        compiled = torch.compile(model)
+        compiled = torch.compile(model, fullgraph=fullgraph)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for _ in range(3):
             x = torch.rand(16, 64, device="cuda")

@@ -89,6 +89,44 @@ def test_dynamos_garbage_is_gone_also_where_the_code_was_found() -> None:
             assert not again or held == torch.cuda.memory_allocated()
 
 
+def test_headers_are_kept_beside_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inductor's C++, for tensors of the host, has a folder of its own for them."""
+    from torch._inductor import codecache
+
+    before = codecache._HEADER_DIR
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with peakline.virtual_gpu("h200"):
+        assert Path(codecache._HEADER_LOCK_DIR).is_relative_to(tmp_path)
+    assert before == codecache._HEADER_DIR
+
+
+def test_to_collect_it_takes_no_look_through_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_aside, collect = [], gc.collect
+
+    def collected(generation: int = 2) -> int:
+        if generation == 2:
+            put_aside.append(gc.get_freeze_count())
+        return collect(generation)
+
+    estimates(_named, "fxgraph_cache_hit")
+    monkeypatch.setattr(gc, "collect", collected)
+    estimates(_named, "fxgraph_cache_hit")
+    assert put_aside
+    assert min(put_aside) > 100_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_a_program_has_put_aside_itself_stays_there() -> None:
+    gc.collect()
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        estimates(_named, "fxgraph_cache_hit")
+        assert before * 0.9 < gc.get_freeze_count() <= before  # what died is gone
+    finally:
+        gc.unfreeze()
+
+
 class Sources:
     """A package, and how often its hash was computed."""
 

@@ -133,3 +133,21 @@ def test_a_device_that_is_not_there_is_an_error() -> None:
         pytest.raises(RuntimeError, match="invalid device ordinal"),
     ):
         torch.empty(1, device="cuda:2")
+
+
+def test_an_op_that_torch_sizes_only_without_out_is_sized_so() -> None:
+    """Inductor's code gives torch._scaled_mm its result."""
+    with peakline.virtual_gpu("h200"):
+        one = torch.ones((), device="cuda")
+        rows = torch.empty(64, 32, device="cuda", dtype=torch.float8_e4m3fn)
+        columns = torch.empty(16, 32, device="cuda", dtype=torch.float8_e4m3fn).t()
+        out = torch.empty(64, 16, device="cuda", dtype=torch.bfloat16)
+        place = out.data_ptr()
+        given = torch.ops.aten._scaled_mm.out(
+            rows, columns, one, one, out_dtype=torch.bfloat16, out=out
+        )
+        assert given is out
+        assert (out.shape, out.data_ptr()) == ((64, 16), place)
+        small = torch.empty(0, device="cuda", dtype=torch.bfloat16)
+        torch.ops.aten._scaled_mm.out(rows, columns, one, one, out_dtype=torch.bfloat16, out=small)
+        assert small.shape == (64, 16)

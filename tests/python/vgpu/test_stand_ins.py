@@ -71,6 +71,17 @@ def test_results_that_the_stand_in_does_not_have_are_refused() -> None:
             flash_attn_func(x, x, x, return_attn_probs=True)
 
 
+def test_inner_functions_can_be_imported_and_not_called() -> None:
+    """diffusers does, and takes another attention when it cannot."""
+    with peakline.virtual_gpu("h200"):
+        from flash_attn.flash_attn_interface import (  # type: ignore[import-not-found]
+            _wrapped_flash_attn_backward,
+        )
+
+        with pytest.raises(RuntimeError, match="stand-in of flash_attn has no _wrapped"):
+            _wrapped_flash_attn_backward()
+
+
 def test_hugging_face_finds_what_it_asks_for() -> None:
     import importlib.metadata
     import importlib.util

@@ -31,6 +31,7 @@ _NOTE = (
 class Benchmarks:
     def __init__(self, notes: Notes, engine: Engine) -> None:
         self._notes = notes
+        self._engine = engine
         self._facts = engine.properties(0)
         self._clocks = clocks_of(self._facts["name"])
         self._roofline = Roofline(self._facts["multi_processor_count"], self._clocks)
@@ -64,10 +65,13 @@ class Benchmarks:
             "triton.testing": in_triton,
         }
 
-    def count_kernel(self) -> None:
-        """A kernel would have been launched."""
+    def launch(self, bytes_moved: Callable[[], float]) -> None:
+        """A kernel would have been launched: it is counted where it is measured, and takes its time
+        elsewhere."""
         if getattr(self._thread, "kernels", None) is not None:
             self._thread.kernels += 1
+        else:
+            self._engine.clock_kernel(bytes_moved())
 
     def repeated(self) -> None:
         """What an earlier estimate measured counts again."""

@@ -9,6 +9,7 @@ import os
 import re
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,6 +31,14 @@ def install(patches: Patches, engine: Engine) -> Path:
     for name, below in _VARIABLES.items():
         patches.set(os.environ, name, str(folder / below))
     return folder
+
+
+def keep_headers(patches: Patches, codecache: Any) -> None:
+    """Headers of C++ that Inductor compiles once for all: where it keeps them is settled when it is
+    imported, and does not ask for the folder above."""
+    headers = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) / "precompiled_headers"
+    patches.set_where_present(codecache, "_HEADER_DIR", str(headers))
+    patches.set_where_present(codecache, "_HEADER_LOCK_DIR", str(headers / "locks"))
 
 
 def _folder(engine: Engine) -> Path:

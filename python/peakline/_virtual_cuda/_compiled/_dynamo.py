@@ -39,13 +39,17 @@ def actions(patches: Patches, notes: Notes, engine: Engine) -> dict[str, Action]
     if "torch._dynamo" in sys.modules:
         forget()
 
+    garbage = DynamosGarbage()
     return {
         "torch._dynamo": lambda module: patches.on_restore(forget),
         "torch._dynamo.utils": lambda module: _know_properties(patches, module),
         "torch._dynamo.trace_rules": lambda module: _skip_peakline(patches, module),
         "torch._dynamo.device_interface": _ask_each_time,
         "torch._dynamo.guards": lambda module: _leave_guards_untimed(patches, module),
-        "torch._dynamo.convert_frame": lambda module: _run_eagerly(patches, module, notes, engine),
+        "torch._dynamo.convert_frame": lambda module: _watch_frames(
+            patches, module, notes, engine, garbage
+        ),
+        **garbage.actions(patches),
     }
 
 
@@ -100,29 +104,40 @@ def _skip_peakline(patches: Patches, rules: Any) -> None:
     patches.on_restore(undo)
 
 
-def _run_eagerly(patches: Patches, module: Any, notes: Notes, engine: Engine) -> None:
-    """Where Dynamo itself breaks, which it says of its own errors. What it merely does not support
-    breaks a graph, here as on a GPU."""
-    original = module.ConvertFrame.__call__
+def _watch_frames(
+    patches: Patches, module: Any, notes: Notes, engine: Engine, garbage: DynamosGarbage
+) -> None:
+    """Runs eagerly where Dynamo itself breaks, which it says of its own errors. What it merely does
+    not support breaks a graph, here as on a GPU."""
+    original = module._compile
     broken: list[str] = []
-    garbage = DynamosGarbage()
     garbage.install(patches)
 
-    def convert(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
+    # The innermost function that every kind of torch.compile comes to. Around the callbacks of
+    # Dynamo's nothing may stand: they look at who called them.
+    def compile(code: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            converted = original(self, frame, *args, **kwargs)
-            garbage.after_a_frame()
-            return converted
+            with garbage.of_a_frame():
+                return original(code, *args, **kwargs)
         except torch._dynamo.exc.InternalTorchDynamoError as error:
             reason = str(error).strip().splitlines()[0]
-            notes.put("traced", _FAILED.format(name=frame.f_code.co_name, reason=reason))
+            notes.put("traced", _FAILED.format(name=code.co_name, reason=reason))
             if not broken:
                 engine.enter_compiled_region()
                 patches.on_restore(engine.leave_compiled_region)
+                _let_nothing_be_compiled(patches)
             broken.append(reason)
             return module.ConvertFrameReturn()
 
-    patches.set(module.ConvertFrame, "__call__", convert)
+    patches.set(module, "_compile", compile)
+
+
+def _let_nothing_be_compiled(patches: Patches) -> None:
+    """A call with `fullgraph=True` in which no frame was compiled is an error of Dynamo's."""
+    eval_frame = sys.modules["torch._dynamo.eval_frame"]
+    name = "set_fullgraph_compiled_frame_count"
+    count: Any = getattr(eval_frame, name, None)
+    patches.set_where_present(eval_frame, name, lambda start: count(start) or 1)
 
 
 def _leave_guards_untimed(patches: Patches, guards: Any) -> None:

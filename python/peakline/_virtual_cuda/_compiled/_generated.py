@@ -7,6 +7,7 @@ from typing import Any
 from peakline._imports import Action
 from peakline._patches import Patches
 from peakline._virtual_cuda._compiled._benchmarks import Benchmarks
+from peakline._virtual_cuda._compiled._moved import bytes_of, iterations
 from peakline._virtual_cuda._compiled._scratch import NO_SCRATCH, scratch_of
 
 
@@ -49,10 +50,14 @@ class Launcher:
         built = lambda: tuner._precompile_config(config).kernel  # noqa: E731
         self._scratch = scratch_of(tuner.fn, built)
         self._grid = tuner._interpret_args_grid
+        self._names = tuner.fn.arg_names
+        self._iterations = iterations(tuner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         memory = None
         if self._scratch != NO_SCRATCH:
             memory = self._scratch.allocated(self._grid(args, self.config)[1])
-        self._benchmarks.count_kernel()
+        self._benchmarks.launch(
+            lambda: bytes_of(zip(self._names, args, strict=False), self._iterations)
+        )
         del memory

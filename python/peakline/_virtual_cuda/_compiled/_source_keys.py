@@ -17,6 +17,7 @@ from typing import Any
 
 from peakline._imports import Action
 from peakline._patches import Patches
+from peakline._virtual_cuda._compiled._cache import keep_headers
 
 _NO_SOURCES = ("include", "lib", "__pycache__")
 
@@ -27,13 +28,17 @@ def actions(patches: Patches, folder: Path) -> dict[str, Action]:
             package = Path(module.__file__).parents[1]
             patches.set(module, "torch_key", _remembered(module.torch_key, package, folder))
 
+    def in_codecache(module: Any) -> None:
+        of_torch(module)
+        keep_headers(patches, module)
+
     def of_triton(module: Any) -> None:
         if module.HAS_TRITON:
             package = Path(module.triton.__file__).parent
             patches.set(module, "triton_key", _remembered(module.triton_key, package, folder))
 
     return {
-        "torch._inductor.codecache": of_torch,
+        "torch._inductor.codecache": in_codecache,
         "torch._inductor.async_compile": of_torch,  # may have it by name
         "torch._inductor.runtime.triton_compat": of_triton,
     }

@@ -13,6 +13,7 @@ from peakline._imports import Action
 from peakline._patches import Patches
 from peakline._virtual_cuda._compiled._benchmarks import TRITON_FLUSH, Benchmarks
 from peakline._virtual_cuda._compiled._clocks import clocks_of
+from peakline._virtual_cuda._compiled._moved import bytes_of
 from peakline._virtual_cuda._compiled._scratch import Scratch, descriptors_made, scratch_of
 from peakline._virtual_cuda._engine import Engine
 
@@ -164,7 +165,7 @@ class _Kernels:
                 _check_places(bound.arguments)
                 sizes = _checked_grid(self, grid(bound.arguments) if callable(grid) else grid)
                 memory = kernels._scratch_of(bound, sizes) if met.describes else None
-                kernels._benchmarks.count_kernel()
+                kernels._benchmarks.launch(lambda: bytes_of(bound.arguments.items()))
                 del memory
             return Kernel(self.__name__)
 

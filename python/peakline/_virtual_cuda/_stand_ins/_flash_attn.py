@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from peakline._virtual_cuda._refused import refusal
 from peakline._virtual_cuda._stand_ins._flash_kernels import Forward, backward_scratch
 from peakline._virtual_cuda._stand_ins._package import Package, Region, applied
 from peakline._virtual_cuda._stand_ins._padding import (
@@ -37,7 +38,7 @@ def package(region: Region) -> Package:
         VERSION,
         {
             "flash_attn": {"__version__": VERSION, **functions},
-            "flash_attn.flash_attn_interface": functions,
+            "flash_attn.flash_attn_interface": functions | _inner_functions(),
             "flash_attn.bert_padding": {
                 "unpad_input": region.around(unpad_input),
                 "pad_input": region.around(pad_input),
@@ -48,6 +49,13 @@ def package(region: Region) -> Package:
             "flash_attn.layers.rotary": {"apply_rotary_emb": region.around(apply_rotary_emb)},
         },
     )
+
+
+def _inner_functions() -> dict[str, Callable[..., Any]]:
+    """Libraries import them beside the others, for attention over several GPUs."""
+    kinds = ("_flash_attn", "_flash_attn_varlen", "_wrapped_flash_attn")
+    names = [f"{kind}_{direction}" for kind in kinds for direction in ("forward", "backward")]
+    return {name: refusal(f"peakline's stand-in of flash_attn has no {name}") for name in names}
 
 
 def _one_result(function: Callable[..., Any]) -> Callable[..., Any]:
