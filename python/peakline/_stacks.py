@@ -20,7 +20,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def check(stacks: str) -> None:
-    if stacks not in _FROM_BYTES:
+    if not isinstance(stacks, str) or stacks not in _FROM_BYTES:
         known = ", ".join(f'"{name}"' for name in get_args(Stacks))
         raise ValueError(f"stacks={stacks!r}: choose one of {known}")
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from peakline import _C, _cuda_baseline, _script_variables, _stacks, _torch_places
+from peakline import _C, _checks, _cuda_baseline, _script_variables, _stacks, _torch_places
 from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
 from peakline._faults import Faults
@@ -377,11 +377,11 @@ class track:
         self._tracker = Tracker(
             _as_list(model, nn.Module, "model"),
             _as_list(optimizer, Optimizer, "optimizer"),
-            ops,
+            _checks.flag(ops, "track(ops=…)"),
             info={"command": " ".join(sys.argv)},
             stacks=stacks,
             max_size=largest_size(max_size),
-            cpp=cpp,
+            cpp=_checks.flag(cpp, "track(cpp=…)"),
         )
 
     def __enter__(self) -> Run:
@@ -413,8 +413,8 @@ def largest_size(given: int | str | None) -> int:
     """`max_size` in bytes; 0 for none. Raises ValueError."""
     if given is None:
         return 0
-    size = _C.parse_size(given) if isinstance(given, str) else given
-    if size < _SMALLEST:
+    size = _checks.size(given, "max_size=…")
+    if size is None or size < _SMALLEST:
         raise ValueError(f"a recording of {given} holds too little; give at least 1MiB")
     return size
 
