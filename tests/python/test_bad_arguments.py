@@ -1,4 +1,4 @@
-"""What of another kind is given to the public functions is refused with one sentence that names it."""
+"""Arguments of another kind: one sentence that names what the public functions take."""
 
 from __future__ import annotations
 
