@@ -276,7 +276,7 @@ def test_the_program_that_starts_a_script_is_no_line_of_it(tmp_path: Path, comma
     words = [program, command, "job.py", "-o", "job.peak"]
     subprocess.run(words, check=True, capture_output=True, cwd=tmp_path)
     shown = subprocess.run(
-        [program, "show", "job.peak", "--json"], capture_output=True, text=True, cwd=tmp_path
+        [program, "show", "job.peak", "--json", "-"], capture_output=True, text=True, cwd=tmp_path
     )
     answer = json.loads(shown.stdout)
     stack = answer["peak"]["stack"]
