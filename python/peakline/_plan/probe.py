@@ -58,8 +58,8 @@ class Found:
         kinds = []
         for kind in found["kinds"]:
             kinds.append(Kind(_profile(kind["profile"]), list(kind["members"])))
-        called = Named(**found["called"]) if found["called"] else None
-        together = Together(**found["together"]) if found["together"] else None
+        called = Named(**found["called"]) if found.get("called") else None
+        together = Together(**found["together"]) if found.get("together") else None
         return Found(found["model"], kinds, Facts(**facts), found["pcie_gbps"], called, together)
 
 
