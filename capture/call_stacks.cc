@@ -26,6 +26,7 @@ enum class Whose : std::uint8_t { kProgram, kLibrary, kNobody };
 struct Place {
   LineId line;
   Whose whose = Whose::kNobody;
+  bool of_dash_c = false;  // what `python -c` runs, or a string that the program executes
 };
 
 // What one thread has met in one recording.
@@ -105,10 +106,7 @@ bool is_generated(std::string_view file) {
 
 Whose whose(const StackOptions& options, const std::string& file) {
   if (lies_in(file, options.left_out)) return Whose::kNobody;
-  if (is_generated(file)) return Whose::kLibrary;
-  // The first is torch's folder; in the others packages may lie that are not Python's.
-  if (!options.library.empty() && lies_in(file, {options.library.front()})) return Whose::kLibrary;
-  return lies_in(file, options.library) && !is_installed(file) ? Whose::kLibrary : Whose::kProgram;
+  return is_library_file(options, file) ? Whose::kLibrary : Whose::kProgram;
 }
 
 const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const FrameReader& reader,
@@ -118,6 +116,7 @@ const Place& place_in(ThreadStacks& stacks, Recorder& recorder, const FrameReade
   if (!fresh) return found->second;
   const FramePlace place = reader.place_of(frame);
   found->second.whose = whose(recorder.stacks(), place.file);
+  found->second.of_dash_c = place.file == "<string>";
   if (found->second.whose != Whose::kNobody) {
     found->second.line = recorder.words().line(place.file, place.function, place.line,
                                                found->second.whose == Whose::kLibrary);
@@ -158,6 +157,8 @@ TakenStack intern(ThreadStacks& stacks, Recorder& recorder, const FrameReader& r
   LineId library;  // the innermost one since the program's last line
   for (std::size_t i = count; i-- > 0;) {
     const Place& place = place_in(stacks, recorder, reader, stacks.frames[i]);
+    const bool is_outermost = i + 1 == count && count < kMostFrames;
+    if (is_outermost && place.of_dash_c && recorder.stacks().launched) continue;
     if (place.whose == Whose::kLibrary) library = place.line;
     if (place.whose != Whose::kProgram) continue;
     lines.push_back(place.line);
@@ -184,6 +185,13 @@ std::uint64_t key_of(std::span<const Frame> frames, std::span<const LineId> nati
 }
 
 }  // namespace
+
+bool is_library_file(const StackOptions& options, const std::string& file) {
+  if (is_generated(file)) return true;
+  // The first is torch's folder; in the others packages may lie that are not Python's.
+  if (!options.library.empty() && lies_in(file, {options.library.front()})) return true;
+  return lies_in(file, options.library) && !is_installed(file);
+}
 
 void set_frame_reader(const FrameReader* reader) noexcept {
   g_reader.store(reader, std::memory_order_release);

@@ -1,6 +1,8 @@
 // From where in the program something is done, as the recording's words.
 #pragma once
 
+#include <string>
+
 #include <peakline/ids.h>
 
 #include "capture/recorder.h"
@@ -26,6 +28,10 @@ inline TakenStack take_stack_of(Recorder& recorder, std::uint64_t bytes) noexcep
 inline RawEvent stack_event(const TakenStack& taken, RawKind kind = RawKind::kStack) noexcept {
   return {.size = taken.own.raw(), .id = taken.stack.raw(), .kind = kind};
 }
+
+// Whether nobody who reads the program's lines wrote this file: it is of torch or of Python itself, or
+// was generated while the program ran.
+bool is_library_file(const StackOptions& options, const std::string& file);
 
 // Writes `event`, an allocation that failed, with the stack that asked for it.
 void push_failure(Recorder& recorder, const RawEvent& event) noexcept;

@@ -38,6 +38,8 @@ struct StackOptions {
   std::vector<std::string> library = {};   // folders whose lines the program only calls
   std::vector<std::string> left_out = {};  // folders whose lines are nobody's business
   bool cpp = false;                        // with the calls of C++ below those of Python
+  // Peakline's program started this Python with a few lines of its own: the outermost call is theirs.
+  bool launched = false;
 };
 
 // The calling thread's number in the recording that it last wrote to. The model keeps the way to it to

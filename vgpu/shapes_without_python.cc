@@ -1,5 +1,5 @@
-// Shapes that torch itself tells in Python only, for programs that have no interpreter. Where Python runs
-// torch is asked, and nothing here.
+// Shapes that torch itself tells in Python only, for programs that have no interpreter (where Python runs
+// torch is asked), and of ops for which it tells none anywhere.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
@@ -182,6 +182,9 @@ bool like_query_key_value(const Call& call, ShapeBuilder& out) {
   return true;
 }
 
+// It changes what it is given, and gives nothing.
+bool in_place(const Call&, ShapeBuilder&) { return true; }
+
 RuleSet make_rules() {
   RuleSet rules;
   for (const char* name : {"relu", "hardswish", "hardtanh", "flip", "roll"}) {
@@ -190,6 +193,10 @@ RuleSet make_rules() {
   for (const char* name : {"hardswish_backward", "hardtanh_backward", "mish_backward",
                            "mse_loss_backward", "binary_cross_entropy_backward"}) {
     rules[std::string("aten::") + name] = &like_second;
+  }
+  for (const char* name :
+       {"_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adagrad_", "_fused_adagrad_.tensor_lr"}) {
+    rules[std::string("aten::") + name] = &in_place;
   }
   rules["aten::index_select"] = &index_select;
   rules["aten::where.self"] = &where;

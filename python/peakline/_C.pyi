@@ -69,6 +69,7 @@ PHASE_FORWARD: int
 PHASE_BACKWARD: int
 PHASE_OPTIMIZER: int
 
+def is_library_file(file: str, library: list[str], /) -> bool: ...
 def watch_host_storage(storage: torch.UntypedStorage, /) -> None: ...
 def summarize(
     spool: Spool, name: str, timeline_points: int = 512, advise: bool = False
@@ -105,6 +106,7 @@ class Session:
         library: list[str],
         left_out: list[str],
         cpp: bool,
+        launched: bool,
     ) -> None: ...
     @property
     def fault(self) -> str: ...

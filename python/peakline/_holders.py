@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextvars
 import gc
-import inspect
 import os
 import re
 import reprlib
@@ -22,6 +21,7 @@ from typing import Any
 
 import torch
 
+from peakline._frame_variables import variables_of
 from peakline._stacks import is_library
 from peakline._torch_places import place
 
@@ -31,7 +31,6 @@ _MOST_LEVELS = 20
 _MOST_NODES = 200_000  # of autograd's graphs
 _MOST_PARTS = 6  # of a key
 _CLOSURE = "<closure "
-_OWN_REFERENCES = 3  # the frame's, a variable's, and that of the question itself
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -287,7 +286,7 @@ class _Search:
         for frame in reversed(frames):
             if frame.f_locals is frame.f_globals:
                 continue
-            for name, value in _variables_of(frame):
+            for name, value in variables_of(frame):
                 yield id(value), f"{frame.f_code.co_qualname}(): {name}"
 
     def path_to(self, wanted: object) -> str:
@@ -405,17 +404,6 @@ def _ended_frames(error: BaseException | None) -> list[types.FrameType]:
     return found
 
 
-def _variables_of(frame: types.FrameType) -> list[tuple[str, Any]]:
-    """Before Python 3.13 a function's frame makes a dict to answer this, and keeps it: what the
-    function deletes later would live on. So it is emptied, unless somebody else has it, too."""
-    variables = frame.f_locals
-    found = list(variables.items())
-    is_a_copy = frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict
-    if is_a_copy and sys.getrefcount(variables) <= _OWN_REFERENCES and sys.gettrace() is None:
-        variables.clear()
-    return found
-
-
 def _is_own_frame(frame: types.FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_HERE)
 
@@ -499,7 +487,7 @@ def _of_function(function: types.FunctionType, thing: object) -> str | None:
 
 def _of_frame(frame: types.FrameType, thing: object) -> str | None:
     """Of a function that is over, and kept by a traceback or a generator."""
-    for name, value in _variables_of(frame):
+    for name, value in variables_of(frame):
         if value is thing:
             return f" → {frame.f_code.co_qualname}(): {name}"
     return None

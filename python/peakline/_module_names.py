@@ -129,7 +129,7 @@ class ModuleNames:
         self._models.add(module)
         wrapped = getattr(module, _COMPILE_WRAPPER, module)
         kind = type(wrapped).__name__
-        self._add_tree(module, self._path_of(wrapped) or self._new_root(kind), kind, 0)
+        self._add_tree(module, self.path_of(wrapped) or self._new_root(kind), kind, 0)
         if self._on_model is not None:
             self._on_model(wrapped)
 
@@ -147,7 +147,7 @@ class ModuleNames:
         ]
         return self._ids[known[0]] if len(known) == 1 else 0
 
-    def _path_of(self, module: nn.Module) -> str:
+    def path_of(self, module: nn.Module) -> str:
         """ "" where it was not met before."""
         assert self._session is not None
         return self._paths.get(self._session.find_module(module), "")

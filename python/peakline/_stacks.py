@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import functools
 import os
-import re
+import sys
 import sysconfig
 from typing import Any, Literal, get_args
 
 import torch
 
+from peakline import _C
+
 Stacks = Literal["all", "large", "off"]
 
 _LARGE = 1 << 20
 _FROM_BYTES: dict[str, int | None] = {"all": 0, "large": _LARGE, "off": None}
-# ".../qq/cqqjcqu6l….py": a folder for two letters of a hash.
-_OF_INDUCTOR = re.compile(r"/([a-z0-9]{2})/[a-z0-9]\1[a-z0-9]{37,}\.py$|/torchinductor_")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def check(stacks: str) -> None:
-    if stacks not in _FROM_BYTES:
+    if not isinstance(stacks, str) or stacks not in _FROM_BYTES:
         known = ", ".join(f'"{name}"' for name in get_args(Stacks))
         raise ValueError(f"stacks={stacks!r}: choose one of {known}")
 
 
 def session_arguments(
     stacks: str, source: bool, cpp: bool
-) -> tuple[int | None, bool, list[str], list[str], bool]:
-    """From how many bytes on, with the lines' text or not, folded folders, folders left out, and
-    whether calls of C++ are wanted, too."""
+) -> tuple[int | None, bool, list[str], list[str], bool, bool]:
+    """From how many bytes on, with the lines' text or not, folded folders, folders left out,
+    whether calls of C++ are wanted, too, and whether the outermost call is our launcher's."""
+    return _FROM_BYTES[stacks], source, _library(), [_HERE], cpp, _is_launched()
+
+
+@functools.cache
+def _library() -> list[str]:
     torch_folder = os.path.dirname(os.path.abspath(torch.__file__))
     # torch's comes first: it counts as a library wherever it lies.
-    library = [torch_folder, *dict.fromkeys(_stdlib())]
-    return _FROM_BYTES[stacks], source, library, [_HERE], cpp
+    return [torch_folder, *dict.fromkeys(_stdlib())]
+
+
+def _is_launched() -> bool:
+    """By the C++ program, as `python -c PROGRAM peakline.MODULE ARGS`."""
+    option, _, module = [*sys.orig_argv[1:4], "", "", ""][:3]
+    return option == "-c" and module.startswith("peakline._")
 
 
 def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -46,13 +56,7 @@ def own_place(stack: list[dict[str, Any]]) -> dict[str, Any] | None:
 @functools.cache
 def is_library(file: str) -> bool:
     """Of torch or of Python itself, or what Inductor has written."""
-    if _OF_INDUCTOR.search(file):
-        return True
-    _, _, (of_torch, *of_python), *_ = session_arguments("all", source=True, cpp=False)
-    if file.startswith((os.path.join(of_torch, ""), "<frozen ")):
-        return True
-    is_installed = "/site-packages/" in file or "/dist-packages/" in file
-    return not is_installed and file.startswith(tuple(os.path.join(one, "") for one in of_python))
+    return _C.is_library_file(file, _library())
 
 
 def _stdlib() -> list[str]:

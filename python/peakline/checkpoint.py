@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from peakline import _checks
 from peakline._plan import recompute
 from peakline._plan.document import Plan, load, parse
 from peakline._plan.levers import optimizer_implementation, optimizer_state
@@ -33,6 +34,9 @@ def checkpoint(
     A plan that names modules that the model does not have is refused with a ValueError, and nothing
     is changed.
     """
+    _checks.of_kind(model, nn.Module, "checkpoint(model)", "a module")
+    if optimizer is not None:
+        _checks.of_kind(optimizer, Optimizer, "checkpoint(optimizer=…)", "an optimizer")
     found = _as_plan(plan)
     recompute.wrap(model, found)
     if optimizer is not None:
@@ -49,7 +53,7 @@ def _as_plan(plan: Plan | Mapping[str, Any] | str | os.PathLike[str]) -> Plan:
         return plan
     if isinstance(plan, Mapping):
         return parse(dict(plan))
-    return load(plan)
+    return load(_checks.path(plan, "checkpoint(plan)", "a plan, a dict of one, or a path"))
 
 
 def _change(optimizer: Optimizer, plan: Plan) -> None:

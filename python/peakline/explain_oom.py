@@ -10,7 +10,7 @@ from types import TracebackType
 
 import torch
 
-from peakline import _oom_page
+from peakline import _checks, _oom_page
 from peakline._ending import caused_by
 from peakline._oom_facts import OomFacts, gather
 from peakline.run import Run
@@ -30,7 +30,7 @@ class explain_oom:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self._path = Path(_checks.path(path, "explain_oom(path)"))
         # What else would have helped, where somebody can try it.
         self._more_advice: Callable[[OomFacts], list[str]] = lambda facts: []
         self._tracker: Tracker | None = None

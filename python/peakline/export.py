@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from peakline import _program
+from peakline import _checks, _program
 from peakline.run import Run
 
 Recording = Run | str | os.PathLike[str]
@@ -46,6 +46,11 @@ def export(
     makes `path` a folder with one file for each table. `tables` takes some of the tables only.
     """
     several = not isinstance(run, Run | str | os.PathLike)
+    if several:
+        _checks.words(run, "export(run)", "a run, a path, or several of them")
+    path = _checks.path(path, "export(path=…)")
+    _checks.of_kind(to, str, "export(to=…)", 'a format such as "csv"')
+    _checks.words(tables, "export(tables=…)", "a list such as ['blocks']")
     runs: Sequence[Recording] = run if several else [run]  # type: ignore[assignment, list-item]
     if not runs:
         raise ValueError("there is no run to export")
@@ -53,7 +58,7 @@ def export(
         if to == "parquet":
             _write_parquet(files, Path(path), tables)
         else:
-            _call(files, to, os.fspath(path), tables)
+            _call(files, to, path, tables)
 
 
 @contextlib.contextmanager
@@ -66,7 +71,7 @@ def _recordings(runs: Sequence[Recording]) -> Iterator[list[str]]:
                 file = os.path.join(folder, f"run.{i}.peak")
                 run.save(file)
             else:
-                file = os.fspath(run)
+                file = _checks.path(run, "export(run)")
             files.append(file)
         yield files
 

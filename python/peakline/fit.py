@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from peakline import _C
+from peakline import _C, _checks
 from peakline._fit.search import Try, largest
 from peakline.virtual_gpu import virtual_gpu
 
@@ -44,11 +44,12 @@ def fit(
     a few times, each time on a virtual GPU of its own. Only running out of GPU memory counts as not
     fitting: other exceptions are the caller's. `margin=0.05` keeps 5% free.
     """
+    _checks.function(fn, "fit(fn)")
+    low, high = _checks.whole(low, "fit(low=…)"), _checks.whole(high, "fit(high=…)")
     if low > high:
         raise ValueError(f"low is {low} and high {high}, so there is nothing to try")
-    if not 0 <= margin < 1:
-        raise ValueError(f"margin is a share from 0 to 1, and {margin} was given")
-    limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+    _checks.share(margin, "margin")
+    limit = _checks.size(memory, "fit(memory=…)")
     if limit is None:
         with virtual_gpu(gpu):
             found = _C.vgpu.properties(0)

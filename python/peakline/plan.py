@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from peakline import _C
+from peakline import _C, _checks
 from peakline._fit.variables import Variable
 from peakline._plan import document
 from peakline._plan.document import Plan
@@ -66,12 +66,20 @@ def plan(
     `vary` names arguments that may be changed, too: {"batch": range(1, 65)} or {"batch": [8, 16]}.
     `levers`: change these alone. `margin=0.05` keeps 5% free. `jobs` is for scripts.
     """
-    if not 0 <= margin < 1:
-        raise ValueError(f"margin is a share from 0 to 1, and {margin} was given")
-    limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+    _checks.share(margin, "margin")
+    limit = _checks.size(memory, "plan(memory=…)")
+    _checks.path(gpu, "plan(gpu=…)", "the name of a GPU, or a path")
+    if vary is not None:
+        _checks.numbers_by_name(vary, "plan(vary=…)", "a dict such as {'batch': [8, 16]}")
+    if levers is not None:
+        _checks.words(levers, "plan(levers=…)", "a list such as ['activations']")
     if callable(train):
         return _of_function(train, limit, vary or {}, gpu, levers, margin)
-    words = [os.fspath(train), "--gpu", os.fspath(gpu), "--margin", f"{100 * margin}%"]
+    if jobs is not None:
+        _checks.whole(jobs, "plan(jobs=…)", 1)
+    _checks.words(args, "plan(args=…)", "a list of words such as ['--lr', '1e-4']")
+    script = _checks.path(train, "plan(train)", "a function, or the path of a script")
+    words = [script, "--gpu", os.fspath(gpu), "--margin", f"{100 * margin}%"]
     words += [] if limit is None else ["--memory", str(limit)]
     words += [] if levers is None else ["--levers", ",".join(levers)]
     words += [] if jobs is None else ["--jobs", str(jobs)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -11,6 +12,32 @@ from peakline.track import Tracker, running
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+class _Entered:
+    """A region that somebody is in, and who was told of it."""
+
+    def __init__(self, name: str, told: list[Tracker]) -> None:
+        self._name, self._told = name, told
+
+    def begin(self) -> None:
+        for tracker in self._told:
+            tracker.region_begin(self._name)
+
+    def end(self) -> None:
+        for tracker in self._told:
+            tracker.region_end()
+
+
+_of_thread = threading.local()
+
+
+def _open_here() -> list[_Entered]:
+    """Those that this thread is in; the innermost last."""
+    found: list[_Entered] | None = getattr(_of_thread, "entered", None)
+    if found is None:
+        found = _of_thread.entered = []
+    return found
 
 
 class region:
@@ -24,13 +51,13 @@ class region:
         if not isinstance(name, str) or not name:
             raise ValueError(f"region({name!r}): give it a name")
         self._name = name
-        self._told: list[list[Tracker]] = []
+        self._entered: list[_Entered] = []
 
     def __enter__(self) -> region:
-        told = running()
-        for tracker in told:
-            tracker.region_begin(self._name)
-        self._told.append(told)
+        entered = _Entered(self._name, running())
+        _open_here().append(entered)
+        self._entered.append(entered)
+        entered.begin()
         return self
 
     def __exit__(
@@ -39,8 +66,18 @@ class region:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for tracker in self._told.pop():
-            tracker.region_end()
+        ended, here = self._entered.pop(), _open_here()
+        if not any(one is ended for one in here):  # a generator that another thread goes on with
+            return
+        # A generator that held it over a `yield` may end it before those that began meanwhile.
+        inside = []
+        while (last := here.pop()) is not ended:
+            last.end()
+            inside.append(last)
+        ended.end()
+        for one in reversed(inside):
+            one.begin()
+            here.append(one)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from peakline import _C, _html
+from peakline import _C, _checks, _html
 from peakline._holders import Holder, find_holders
 from peakline._live import Live, LiveReader
 from peakline._steps import Steps
@@ -216,17 +216,20 @@ class Run:
         self, depth: int | None = None, device: str | torch.device | int | None = None
     ) -> list[ModuleUse]:
         """The module tree, depth first, down to `depth` levels below the root."""
+        _checks.how_many(depth, "modules(depth=…)")
         rows = [ModuleUse(**row) for row in self._device(device)["modules"]]
         return [row for row in rows if depth is None or row.depth <= depth]
 
     def top(self, n: int = 10, device: str | torch.device | int | None = None) -> list[OpUse]:
         """The ops that held most at the peak."""
+        _checks.rows(n, "top(n=…)")
         return [OpUse(**row) for row in self._device(device)["ops"][:n]]
 
     def lines(
         self, n: int | None = None, device: str | torch.device | int | None = None
     ) -> list[LineUse]:
         """The lines that held most at the peak, of allocations that were kept with their stacks."""
+        _checks.how_many(n, "lines(n=…)")
         rows = self._device(device)["lines"][:n]
         return [
             LineUse(**(row | {key: _place(row[key]) for key in ("place", "called_from")}))
@@ -261,6 +264,7 @@ class Run:
         Looks at the process as it is now, so it needs one in which the run was made and still goes
         on. It takes as long as a collection of garbage or two, and costs nothing before.
         """
+        _checks.rows(n, "holders(n=…)")
         if self._sync is None or not self._sync():
             raise ValueError(
                 "holders() needs the live process: ask inside the track() block or on the virtual "
@@ -298,7 +302,8 @@ class Run:
 
         A report that fails is not called again, with a warning: training goes on.
         """
-        if every < 1:
+        _checks.function(report, "on_step(report=…)")
+        if _checks.whole(every, "on_step(every=…)", -(2**62)) < 1:
             raise ValueError(f"every={every}: say after how many steps, 1 or more")
         if self._steps is None:
             raise ValueError("this run is over, so no step will come")
@@ -334,7 +339,7 @@ class Run:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the recording to `path`, for `peakline show` and the other commands."""
-        self.spool().copy_to(os.fspath(path))
+        self.spool().copy_to(_checks.path(path, "save(path)"))
 
     def __repr__(self) -> str:
         return str(self)  # what a notebook shows of a cell's last line
@@ -384,7 +389,7 @@ class NotTracked(Run):
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Opens a recording (`.peak`)."""
-    name = os.fspath(path)
+    name = _checks.path(path, "load(path)")
     run = Run(_C.Spool.open_existing(name), name=name)
     run._answers()
     return run
@@ -400,7 +405,13 @@ def _place(found: dict[str, Any] | None) -> CodePlace | None:
 
 
 def _device_name(device: str | torch.device | int) -> str:
-    asked = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    try:
+        asked = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    except (RuntimeError, TypeError):
+        kind = TypeError if not isinstance(device, (str, int)) else ValueError
+        raise kind(
+            f"{_checks.shown(device)} is no device; write 'cpu', 'cuda:0' or the number of a GPU"
+        ) from None
     if asked.type == "cpu":
         return "cpu"
     return f"{asked.type}:{asked.index or 0}"

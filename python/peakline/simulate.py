@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from peakline import _C
+from peakline import _C, _checks
 from peakline._html import preformatted
 from peakline.run import Run
 
@@ -63,9 +63,18 @@ def simulate(
     `conf=""` means torch's defaults. `compare` tries the sensible settings too. `empty_cache`: as
     if the program called torch.cuda.empty_cache() after each of its steps.
     """
-    name = run._name if isinstance(run, Run) else os.fspath(run)
+    name = (
+        run._name
+        if isinstance(run, Run)
+        else _checks.path(run, "simulate(run)", "a run, or a path")
+    )
+    if conf is not None:
+        _checks.of_kind(conf, str, "simulate(conf=…)", 'text such as "expandable_segments:True"')
     spool = run.spool() if isinstance(run, Run) else _C.Spool.open_existing(name)
-    limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+    limit = _checks.size(memory, "simulate(memory=…)")
+    _checks.of_kind(device, str, "simulate(device=…)", 'text such as "cuda:0"')
+    _checks.flag(compare, "simulate(compare=…)")
+    _checks.flag(empty_cache, "simulate(empty_cache=…)")
     answer, text = _C.simulate(spool, name, conf, limit, device, compare, empty_cache)
     found = json.loads(answer)
     return Simulation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from peakline import _C, _cuda_baseline, _stacks, _torch_places
+from peakline import _C, _checks, _cuda_baseline, _script_variables, _stacks, _torch_places
 from peakline._compiled_code import watch_compiled_code
 from peakline._ending import SO_FAR
 from peakline._faults import Faults
@@ -108,6 +109,7 @@ class Tracker:
         self.write_settings: Callable[[], None] | None = None
         self.run: Run | None = None  # from start() on
         self.growth: GrowthHolders | None = None
+        self._variables_noted = False
 
     def start(self) -> Run:
         names = self.names
@@ -171,6 +173,7 @@ class Tracker:
         names.bind(session)
         self._steps.bind(session, self.faults)
         self._watch_growth(session)
+        self._steps.on_end(self._note_variables, first=True)
         self._first = FirstOptimizer(self._steps, self._optimizers)
         self._guess = GuessedSteps(self._steps, self._first, names.roots)
         self._write_baseline(session, names, cuda)
@@ -182,6 +185,16 @@ class Tracker:
         self.growth = GrowthHolders(session, self.run._spool, self._sync, self._steps)
         self.run._name_holders = self.growth.name
         self._steps.on_end(self.growth.step_ended, first=True)
+
+    def _note_variables(self) -> None:
+        """What the script calls its model and optimizer, for advice that names them."""
+        if self._variables_noted:
+            return
+        self._variables_noted = True
+        with contextlib.suppress(Exception):  # objects of the program may raise what they like
+            facts = _script_variables.facts(self.names.roots(), self.names.path_of)
+            for key, said in facts.items():
+                self.note(key, said)
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         if cuda:
@@ -364,11 +377,11 @@ class track:
         self._tracker = Tracker(
             _as_list(model, nn.Module, "model"),
             _as_list(optimizer, Optimizer, "optimizer"),
-            ops,
+            _checks.flag(ops, "track(ops=…)"),
             info={"command": " ".join(sys.argv)},
             stacks=stacks,
             max_size=largest_size(max_size),
-            cpp=cpp,
+            cpp=_checks.flag(cpp, "track(cpp=…)"),
         )
 
     def __enter__(self) -> Run:
@@ -400,8 +413,8 @@ def largest_size(given: int | str | None) -> int:
     """`max_size` in bytes; 0 for none. Raises ValueError."""
     if given is None:
         return 0
-    size = _C.parse_size(given) if isinstance(given, str) else given
-    if size < _SMALLEST:
+    size = _checks.size(given, "max_size=…")
+    if size is None or size < _SMALLEST:
         raise ValueError(f"a recording of {given} holds too little; give at least 1MiB")
     return size
 

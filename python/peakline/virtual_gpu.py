@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd.variable import Variable
 
-from peakline import _C, _allocator_settings, _cudnn, _virtual_cuda
+from peakline import _C, _allocator_settings, _checks, _cudnn, _virtual_cuda
 from peakline._patches import Patches
 from peakline._steps import Steps
 from peakline._timing import StepTimes
@@ -21,6 +21,7 @@ from peakline._virtual_cuda import _policy
 from peakline.run import Run
 from peakline.track import Tracker, block_failed
 
+_GPU = "the name of a GPU, or a path"
 _started: list[virtual_gpu] = []  # by start(): one at most
 
 
@@ -67,14 +68,22 @@ class virtual_gpu:
         source: bool = True,
         cpp: bool = False,
     ) -> None:
-        limit = _C.parse_size(memory) if isinstance(memory, str) else memory
+        if value_bytes is not None:
+            value_bytes = _checks.whole(value_bytes, "virtual_gpu(value_bytes=…)")
+        if progress is not None:
+            _checks.function(progress, "virtual_gpu(progress=…)")
+        if path is not None:
+            path = _checks.path(path, "virtual_gpu(path=…)")
+        answers = 'a dict such as {"float": 0.5}'
         self._options: dict[str, Any] = {
-            "gpu": os.fspath(gpu),
-            "memory": limit,
-            "devices": devices,
-            "policy": _policy.check(values or {}),
+            "gpu": _checks.path(gpu, "virtual_gpu(gpu=…)", _GPU),
+            "memory": _checks.size(memory, "virtual_gpu(memory=…)"),
+            "devices": _checks.whole(devices, "virtual_gpu(devices=…)"),
+            "policy": _policy.check(
+                _checks.mapping(values or {}, "virtual_gpu(values=…)", answers)
+            ),
             "value_bytes": value_bytes,
-            "clock": clock,
+            "clock": _checks.flag(clock, "virtual_gpu(clock=…)"),
         }
         self._path = path
         self._source = source

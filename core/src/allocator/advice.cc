@@ -141,6 +141,9 @@ std::string fact(const RunInfo& info, const char* name) {
   return found == info.end() ? "" : found->second;
 }
 
+// Where in the script a line is to be pasted, behind it.
+std::string remark(const std::string& place) { return place.empty() ? "" : "  # " + place; }
+
 void add_optimizers(std::vector<Change>& changes, const AllocatorConfig& config,
                     const AdviceFacts& facts) {
   if (const std::string names = fact(facts.info, kFusable); !names.empty()) {
@@ -154,25 +157,31 @@ void add_optimizers(std::vector<Change>& changes, const AllocatorConfig& config,
                      "gradients of the last step are alive in forward",
                      "optimizer.step(); optimizer.zero_grad()"});
   if (facts.reads_all_gradients || facts.shards) return;
+  const ScriptOptimizer& both = facts.with_optimizer;
   changes.push_back(
       {config, [&facts](DeviceId) { return edit_updated_in_backward(facts); },
        "the optimizer in backward",
        "each parameter is updated as soon as its gradient is there, which is then freed",
-       R"(peakline.checkpoint(model, {"schema_version": 1, "optimizer": {"in_backward": True}}, optimizer))",
+       fmt::format(
+           R"(import peakline; peakline.checkpoint({}, {{"schema_version": 1, "optimizer": )"
+           R"({{"in_backward": True}}}}, {}){})",
+           both.model, both.optimizer, remark(both.place)),
        kSurelyWorthIt});
 }
 
 void add_recomputation(std::vector<Change>& changes, const AllocatorConfig& config,
                        const AdviceFacts& facts) {
   if (facts.trained_calls.empty() || facts.recomputes || facts.shards) return;
+  const ScriptModel& model = facts.model;
   const std::vector<std::string> names = name_ranges(facts.layer_names);
   changes.push_back(
       {config, [&facts](DeviceId) { return edit_recomputed(facts); },
        fmt::format("recomputing {}", fmt::join(names, ", ")),
        "their forward runs again in backward; `peakline plan` finds what costs least",
-       fmt::format(R"(peakline.checkpoint(model, {{"schema_version": 1, "activations": )"
-                   R"([{{"modules": ["{}"], "policy": "recompute"}}]}}))",
-                   fmt::join(names, "\", \"")),
+       fmt::format(
+           R"(import peakline; peakline.checkpoint({}, {{"schema_version": 1, "activations": )"
+           R"([{{"modules": ["{}"], "policy": "recompute"}}]}}){})",
+           model.name, fmt::join(names, "\", \""), remark(model.place)),
        kSurelyWorthIt});
 }
 

@@ -30,12 +30,41 @@ bool is_number(std::string_view text) {
 
 bool is_list(std::string_view type) { return type == "Sequential" || type == "ModuleList"; }
 
-// The name of a module inside the model: without the model's class, and without what DDP puts around.
-std::string name_in_model(std::string_view path) {
-  std::string_view name = path.substr(path.find('.') + 1);
+// The name of a module inside the one at `model`, or in the outermost one; without what DDP puts around.
+std::string name_in_model(std::string_view path, std::string_view model) {
+  std::string_view name = path.substr(model.empty() ? path.find('.') + 1 : model.size() + 1);
   constexpr std::string_view kHeld = "module.";
   if (name.starts_with(kHeld)) name.remove_prefix(kHeld.size());
   return std::string(name);
+}
+
+// Written by who records, a line for each: what it is called, its place, and a model's path; those come
+// first that are best to name.
+constexpr const char* kModels = "script_models";
+// What the script calls a model and its optimizer where it has both, and that place.
+constexpr const char* kOptimizer = "script_optimizer";
+
+using Words = std::vector<std::string_view>;
+
+std::vector<Words> lines_of(const RunInfo& info, const char* name) {
+  const auto split = [](std::string_view text, char at) {
+    Words parts;
+    for (;;) {
+      const std::size_t end = text.find(at);
+      parts.push_back(text.substr(0, end));
+      if (end == std::string_view::npos) return parts;
+      text.remove_prefix(end + 1);
+    }
+  };
+  std::vector<Words> lines;
+  const auto found = info.find(name);
+  if (found == info.end()) return lines;
+  for (const std::string_view line : split(found->second, '\n')) lines.push_back(split(line, '\t'));
+  return lines;
+}
+
+bool lies_below(std::string_view path, std::string_view model) {
+  return path.size() > model.size() && path.starts_with(model) && path[model.size()] == '.';
 }
 
 // Goes over the events once.
@@ -70,15 +99,37 @@ class Finder {
       facts_.trained_calls.insert(event);
       named[module] = true;
     }
-    for (const auto& [module, _] : named) {
-      facts_.layer_names.push_back(name_in_model(path(module)));
-    }
+    std::vector<std::string_view> paths;
+    for (const auto& [module, _] : named) paths.push_back(path(module));
+    name_by_variables(paths);
     return std::move(facts_);
   }
 
  private:
   [[nodiscard]] std::string_view path(std::uint32_t module) const {
     return dictionary_.module(ModuleId(module)).path;
+  }
+
+  // The script's first variable that has all the layers.
+  void name_by_variables(const std::vector<std::string_view>& layers) {
+    std::string_view model;
+    for (const Words& words : lines_of(facts_.info, kModels)) {
+      if (words.size() != 3) continue;
+      const auto is_below = [&](std::string_view path) { return lies_below(path, words[2]); };
+      if (!std::ranges::all_of(layers, is_below)) continue;
+      facts_.model = {.name = std::string(words[0]), .place = std::string(words[1])};
+      model = words[2];
+      break;
+    }
+    for (const std::string_view layer : layers) {
+      facts_.layer_names.push_back(name_in_model(layer, model));
+    }
+    for (const Words& words : lines_of(facts_.info, kOptimizer)) {
+      if (words.size() != 3) continue;
+      facts_.with_optimizer = {.model = std::string(words[0]),
+                               .optimizer = std::string(words[1]),
+                               .place = std::string(words[2])};
+    }
   }
 
   void enter(const ModuleEnter& enter) {

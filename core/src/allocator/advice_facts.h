@@ -14,6 +14,19 @@
 
 namespace peakline {
 
+// What the script calls its model, and from where on.
+struct ScriptModel {
+  std::string name;   // an expression: model, self.net
+  std::string place;  // "after line 12 of train.py"; "" where nobody knows
+};
+
+// What one line can call a model and its optimizer.
+struct ScriptOptimizer {
+  std::string model;
+  std::string optimizer;
+  std::string place;
+};
+
 struct AdviceFacts {
   RunInfo info;                                 // facts may be written as late as the end of a run
   std::unordered_set<std::uint64_t> gradients;  // blocks
@@ -22,9 +35,11 @@ struct AdviceFacts {
   std::unordered_set<std::uint32_t> layers;
   // Calls of layers, by the event that enters them, that a backward follows.
   std::unordered_set<std::uint64_t> trained_calls;
-  std::vector<std::string> layer_names;  // of these, as the model names them
-  bool recomputes = false;               // the program does so by itself
-  bool shards = false;                   // layers gather their parameters
+  std::vector<std::string> layer_names;  // of these, as `model` names them
+  ScriptModel model{.name = "model", .place = ""};
+  ScriptOptimizer with_optimizer{.model = "model", .optimizer = "optimizer", .place = ""};
+  bool recomputes = false;  // the program does so by itself
+  bool shards = false;      // layers gather their parameters
 };
 
 // Nothing when there are more than `most` events.

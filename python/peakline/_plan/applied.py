@@ -51,18 +51,23 @@ class Applied:
 
     def _wrap(self, model: nn.Module) -> None:
         """The first model that has all of the plan's modules is the one that is meant."""
-        if self._wrapped or (self.plan.model and not self._is_meant(model)):
-            return
-        try:
-            recompute.wrap(model, self.plan)
-        except PlanError as error:
-            self._complaint = self._complaint or str(error)
-        else:
-            self._wrapped.append(model)
+        for meant in self._meant(model):
+            if self._wrapped:
+                return
+            try:
+                recompute.wrap(meant, self.plan)
+            except PlanError as error:
+                self._complaint = self._complaint or str(error)
+            else:
+                self._wrapped.append(meant)
 
-    def _is_meant(self, model: nn.Module) -> bool:
-        inner = getattr(model, "module", model)  # of DDP
-        return self.plan.model in (_class_name(model), _class_name(inner))
+    def _meant(self, model: nn.Module) -> list[nn.Module]:
+        """The plan's model may be part of another: what is averaged, what a trainer runs."""
+        if not self.plan.model:
+            return [model]
+        meant = [one for one in model.modules() if _class_name(one) == self.plan.model]
+        # Copies that are not trained (an average, a teacher) come last.
+        return sorted(meant, key=lambda one: not any(p.requires_grad for p in one.parameters()))
 
 
 def _class_name(module: nn.Module) -> str:

@@ -40,6 +40,7 @@ class ShardFacts:
     reduce_dtype: str = ""
     param_dtype: str = ""
     parts: bool = False  # some unit has parts that could be units
+    layers: bool = False  # some unit has layers that could be units
 
 
 @dataclass
@@ -115,6 +116,7 @@ class FactFinder:
             found.reduce_dtype = str(getattr(policy, "reduce_dtype", None) or "")
             found.param_dtype = str(getattr(policy, "param_dtype", None) or "")
             units = module if isinstance(module, list) else [module]
+            found.layers |= any(fsdp_calls.layers_of(unit) for unit in units)
             found.parts |= any(fsdp_calls.parts_of(unit) for unit in units)
             return kwargs
 

@@ -56,6 +56,9 @@ class FunctionTries:
         except LeverRefused as refused:
             self.dropped.append((plan, str(refused)))
             return None
+        except Exception as error:  # as it is the function runs
+            self.dropped.append((plan, f"{type(error).__name__}: {error}"))
+            return None
         if applied.refused:
             self.dropped.append((plan, applied.refused))
             return None

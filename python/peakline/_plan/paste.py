@@ -7,10 +7,19 @@ from collections.abc import Sequence
 
 from peakline._plan.document import WORLD_SIZE, Plan
 from peakline._plan.levers import BY_KEY
+from peakline._plan.probe import Named
+from peakline._script_variables import Together
 
 
-def lines_to_paste(plan: Plan, file: str, words: Sequence[str] = ()) -> list[str]:
-    """`words`: the script's own arguments, with the plan's values."""
+def lines_to_paste(
+    plan: Plan,
+    file: str,
+    words: Sequence[str] = (),
+    called: Named | None = None,
+    together: Together | None = None,
+) -> list[str]:
+    """`words`: the script's own arguments, with the plan's values. `called`, `together`: what the
+    script calls its model, and that with its optimizer."""
     lines = []
     if WORLD_SIZE in plan.arguments:
         lines.append(f"# with a world size of {plan.arguments[WORLD_SIZE]}")
@@ -27,8 +36,16 @@ def lines_to_paste(plan: Plan, file: str, words: Sequence[str] = ()) -> list[str
             lines += own
     with_optimizer = any(BY_KEY[key].applied_by_checkpoint for key in plan.levers)
     if plan.activations or with_optimizer:
-        more = ", optimizer" if with_optimizer else ""
-        made = "model and optimizer are" if with_optimizer else "the model is"
-        lines += [f"# in the script, where {made} made:", "import peakline"]
-        lines += [f'peakline.checkpoint(model, "{file}"{more})', *by_hand]
+        usual = Named("model"), Together("model", "optimizer", "")
+        one, both = called or usual[0], together or usual[1]
+        given = [both.model if with_optimizer else one.expression, f'"{file}"']
+        given += [both.optimizer] if with_optimizer else []
+        place = both.place if with_optimizer else one.place
+        lines += [f"# in the script, {place or _unknown(plan, with_optimizer)}:", "import peakline"]
+        lines += [f"peakline.checkpoint({', '.join(given)})", *by_hand]
     return lines
+
+
+def _unknown(plan: Plan, with_optimizer: bool) -> str:
+    made = "and its optimizer are" if with_optimizer else "is"
+    return f"where the {plan.model or 'model'} {made} made"

@@ -46,39 +46,61 @@ def _contexts(rules: selective.Rules) -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
-def _checkpointing(
-    module: nn.Module, forward: Callable[..., Any], entry: Activations
-) -> Callable[..., Any]:
-    """The module's `forward` as the entry wants it."""
-    if entry.policy == "offload":
+class _Planned:
+    """One module as its entry wants it.
 
-        def offloading(*args: Any, **kwargs: Any) -> Any:
-            if not torch.is_grad_enabled():
-                return forward(*args, **kwargs)
-            with saved_on_host():
-                return forward(*args, **kwargs)
+    No closure: a model that is copied must run the copy's own layers, and one that is saved as a
+    whole keeps its plan.
+    """
 
-        return offloading
-    contexts: Callable[[], Any] | None = None
-    if entry.policy == "selective":
-        rules = selective.Rules(dict(entry.keep), dict(entry.offload))
-        contexts = functools.partial(_contexts, rules)
-    # Asked at the first call: batch normalization may still be exchanged for one of many ranks.
-    counting = functools.cache(functools.partial(statistics.that_count, module))
+    def __init__(self, module: nn.Module, entry: Activations) -> None:
+        self.module = module
+        self.forward: Callable[..., Any] = module.forward
+        self.entry = entry
+        self.rules = _rules(entry)
+        self._counting: list[Any] | None = None
 
-    def checkpointing(*args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*args, **kwargs)
-        used = contexts
-        compiling = torch.compiler.is_compiling()  # a compiler knows by itself what is done once
-        if not compiling and counting():
-            used = functools.partial(_not_counted, counting(), contexts)
-        if not compiling and forgetful.is_usual():
-            return forgetful.call(forward, args, kwargs, used)
-        more: dict[str, Any] = {} if used is None else {"context_fn": used}
-        return checkpoint(forward, *args, use_reentrant=False, **more, **kwargs)
+    def __getstate__(self) -> dict[str, Any]:
+        return {"module": self.module, "forward": self.forward, "entry": self.entry}
 
-    return checkpointing
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.rules = _rules(self.entry)
+        self._counting = None
+
+    def counting(self) -> list[Any]:
+        """Asked at the first call: batch normalization may still be exchanged for one of many
+        ranks."""
+        if self._counting is None:
+            self._counting = statistics.that_count(self.module)
+        return self._counting
+
+
+def _rules(entry: Activations) -> selective.Rules | None:
+    if entry.policy != "selective":
+        return None
+    return selective.Rules(dict(entry.keep), dict(entry.offload))
+
+
+def _offloading(planned: _Planned, *args: Any, **kwargs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return planned.forward(*args, **kwargs)
+    with saved_on_host():
+        return planned.forward(*args, **kwargs)
+
+
+def _checkpointing(planned: _Planned, *args: Any, **kwargs: Any) -> Any:
+    forward = planned.forward
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    used = None if planned.rules is None else functools.partial(_contexts, planned.rules)
+    compiling = torch.compiler.is_compiling()  # a compiler knows by itself what is done once
+    if not compiling and planned.counting():
+        used = functools.partial(_not_counted, planned.counting(), used)
+    if not compiling and forgetful.is_usual():
+        return forgetful.call(forward, args, kwargs, used)
+    more: dict[str, Any] = {} if used is None else {"context_fn": used}
+    return checkpoint(forward, *args, use_reentrant=False, **more, **kwargs)
 
 
 def _not_counted(modules: Any, contexts: Callable[[], Any] | None) -> Any:
@@ -112,9 +134,10 @@ def wrap(model: nn.Module, plan: Plan) -> None:
     for entry in plan.activations:
         for name in entry.modules:
             module = modules[name]
-            forward = module.forward
+            planned = _Planned(module, entry)
             setattr(module, MARK, vars(module).get("forward"))
-            module.forward = _checkpointing(module, forward, entry)
+            act = _offloading if entry.policy == "offload" else _checkpointing
+            module.forward = functools.partial(act, planned)
 
 
 def unwrap(model: nn.Module) -> None:

@@ -21,9 +21,10 @@ from peakline._plan.arguments import ACTIVATIONS
 from peakline._plan.choices import Layers, Pace
 from peakline._plan.document import Plan
 from peakline._plan.levers import BY_KEY, LEVERS
-from peakline._plan.probe import Found
+from peakline._plan.probe import Found, Named
 from peakline._plan.tried import Tried
 from peakline._script_sizes import Size
+from peakline._script_variables import Together
 
 _RUNGS = 16  # of the ladder, where only checkpointing varies
 _FEW_RUNGS = 4  # where the script's arguments vary, too
@@ -44,6 +45,8 @@ class Outcome:
     tried: list[Tried] = field(default_factory=list)
     sizes: list[Size] = field(default_factory=list)  # that the script has: batch, length
     idle: list[str] = field(default_factory=list)  # levers that the script has no use for
+    called: Named | None = None  # the model, by the script
+    together: Together | None = None
 
     @property
     def floor(self) -> Tried:
@@ -112,7 +115,8 @@ class Search:
             finer = self._between_rungs(best, free, budget)
             tried, best = [*tried, *finer], [best, *finer][-1]
         idle = [key for key in BY_KEY if key in self._levers and not self._uses(key, found)]
-        return Outcome(first, best, tried, found.facts.sizes, idle)
+        sizes = found.facts.sizes
+        return Outcome(first, best, tried, sizes, idle, found.called, found.together)
 
     @staticmethod
     def _uses(key: str, found: Found) -> bool:

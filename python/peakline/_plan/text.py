@@ -32,7 +32,7 @@ def of_plan(
         lines += [f"{key}: the script has nothing that it could change." for key in outcome.idle]
     lines += _unused(outcome.without_effect())
     if outcome.chosen is not None and not outcome.chosen.plan.is_empty:
-        lines += ["", "To have it", *(f"  {line}" for line in _how(outcome.chosen, orders))]
+        lines += ["", "To have it", *(f"  {line}" for line in _how(outcome, orders))]
     tried = _C.counted(len(outcome.tried), "plan") + " estimated"
     if answer["remembered"]:
         tried += f", {answer['remembered']} of them remembered"
@@ -126,9 +126,12 @@ def _unused(names: list[str]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def _how(chosen: Tried, orders: Orders) -> list[str]:
+def _how(outcome: Outcome, orders: Orders) -> list[str]:
+    chosen = outcome.chosen
+    assert chosen is not None
     file = orders.output or "plan.json"
-    lines = lines_to_paste(chosen.plan, file, orders.script_words(chosen.plan))
+    names = (outcome.called, outcome.together)
+    lines = lines_to_paste(chosen.plan, file, orders.script_words(chosen.plan), *names)
     if not orders.output:
         lines.append(f"# peakline plan … -o {file} writes the plan")
     lines.append(f"# proof: {orders.command(chosen.plan, file)}")

@@ -35,9 +35,13 @@ std::unique_ptr<Session> start(const std::shared_ptr<Spool>& spool, py::handle m
                                bool repeats, std::int64_t max_size, const RunInfo& info,
                                std::optional<std::uint64_t> stacks_from, bool source,
                                std::vector<std::string> library, std::vector<std::string> left_out,
-                               bool cpp) {
-  capture::StackOptions stacks{stacks_from.value_or(capture::StackOptions::kNever), source,
-                               std::move(library), std::move(left_out), cpp};
+                               bool cpp, bool launched) {
+  capture::StackOptions stacks{stacks_from.value_or(capture::StackOptions::kNever),
+                               source,
+                               std::move(library),
+                               std::move(left_out),
+                               cpp,
+                               launched};
   return value_or_throw(Session::start(
       *spool, {ops, cuda, cuda_trace, repeats, max_size, info, std::move(stacks)},
       reinterpret_cast<PyTypeObject*>(module_type.ptr()), make_discover(std::move(discover))));
@@ -151,6 +155,9 @@ void bind_capture(py::module_& m) {
   bind_baseline(session);
   bind_labels(session);
 
+  m.def("is_library_file", [](const std::string& file, std::vector<std::string> library) {
+    return capture::is_library_file({.library = std::move(library)}, file);
+  });
   m.def("watch_host_storage", [](const py::object& storage) {
     if (torch::isStorage(storage.ptr())) {
       capture::HostAllocatorObserver::watch_free(

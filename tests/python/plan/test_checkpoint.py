@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -496,3 +498,28 @@ def test_an_optimizer_that_has_no_such_implementation_leaves_the_model_plain() -
     with pytest.raises(ValueError, match="LBFGS has no 'fused'"):
         peakline.checkpoint(model, plan, optimizer)
     assert "forward" not in vars(model.layers[0])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_copy_of_a_planned_model_runs_its_own_layers(name: str) -> None:
+    model = peakline.checkpoint(Model(), planned(PLANS[name]))
+    copied = copy.deepcopy(model).eval()
+    x = torch.randn(4, 32)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.zero_()
+    assert torch.count_nonzero(copied(x)) == 0
+    copied(x).sum().backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert copied.layers[0].up.weight.grad is not None
+
+
+def test_a_planned_model_that_is_saved_as_a_whole_keeps_its_plan(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    model = peakline.checkpoint(Model().eval(), planned(PLANS["keep products"]))
+    torch.save(model, tmp_path / "model.pt")
+    again = torch.load(tmp_path / "model.pt", weights_only=False)
+    x = torch.randn(4, 32)
+    assert torch.equal(again(x), model(x))
+    with pytest.raises(ValueError, match="planned before"):
+        peakline.checkpoint(again, planned(PLANS["recompute"]))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -261,3 +262,23 @@ def test_both_commands_take_functions_of_cpp(tmp_path, command):
 )
 def test_whose_file_it_is(file, is_one):
     assert is_library(file) == is_one
+
+
+@pytest.mark.parametrize("command", ["estimate", "run"])
+def test_the_program_that_starts_a_script_is_no_line_of_it(tmp_path: Path, command: str) -> None:
+    (tmp_path / "job.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    return torch.zeros(1 << 20, device='cuda' if 'estimate' in NAME else 'cpu')\n"
+        "exec('kept = make()')\n".replace("NAME", repr(command))
+    )
+    program = Path(sysconfig.get_path("scripts")) / "peakline"
+    words = [program, command, "job.py", "-o", "job.peak"]
+    subprocess.run(words, check=True, capture_output=True, cwd=tmp_path)
+    shown = subprocess.run(
+        [program, "show", "job.peak", "--json", "-"], capture_output=True, text=True, cwd=tmp_path
+    )
+    answer = json.loads(shown.stdout)
+    stack = answer["peak"]["stack"]
+    places = [(one["file"], one["line"], one["function"]) for one in stack if one["line"]]
+    assert places == [("job.py", 3, "make"), ("<string>", 1, "<module>"), ("job.py", 4, "<module>")]

@@ -1,6 +1,8 @@
 """Parts of a program that it gives names to."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -72,3 +74,53 @@ def test_regions_belong_to_their_thread():
 def test_a_region_without_a_name_is_refused():
     with pytest.raises(ValueError, match="give it a name"):
         peakline.region("")
+
+
+def test_a_region_around_a_yield_holds_for_the_block_of_a_context_manager():
+    @contextlib.contextmanager
+    def phase(name: str) -> Iterator[None]:
+        with peakline.region(name):
+            yield
+
+    with peakline.track() as run, phase("train"):
+        kept = torch.ones(1 << 18)
+    assert [(row.path, row.at_peak) for row in run.regions()] == [("train", 1 << 20)]
+    del kept
+
+
+def test_a_region_that_a_generator_ends_late_does_not_end_another():
+    def batches() -> Iterator[torch.Tensor]:
+        with peakline.region("load"):
+            yield torch.ones(1 << 10)
+
+    with peakline.track() as run:
+        loader = batches()
+        next(loader)
+        with peakline.region("train"):
+            assert next(loader, None) is None  # "load" ends here
+            kept = torch.ones(1 << 18)
+        after = torch.ones(1 << 18)
+    paths = {row.path: row.at_peak for row in run.regions()}
+    assert paths == {"load": 0, "load / train": 0, "train": 1 << 20}
+    del kept, after
+
+
+def test_a_generator_that_ends_its_region_on_another_thread_ends_no_other():
+    def batches() -> Iterator[None]:
+        with peakline.region("load"):
+            yield
+
+    kept = []
+    with peakline.track() as run:
+        loader = batches()
+        next(loader)
+
+        def work() -> None:
+            with peakline.region("work"):
+                next(loader, None)
+                kept.append(torch.ones(1 << 18))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert {row.path: row.at_peak for row in run.regions()} == {"load": 0, "work": 1 << 20}

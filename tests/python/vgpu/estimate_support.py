@@ -40,6 +40,39 @@ TRAIN = """
         main()
 """
 
+# Its optimizer is none that torch knows.
+OWN_OPTIMIZER = """
+    import torch
+
+    class Own:  # no torch.optim.Optimizer
+        def __init__(self, parameters):
+            self.parameters = list(parameters)
+
+        def step(self):
+            for parameter in self.parameters:
+                parameter.data.add_(parameter.grad, alpha=-0.1)
+                parameter.grad = None
+
+    class Trainer:
+        def __init__(self):
+            self.model = torch.nn.Linear(64, 64).cuda()
+            self.optimizer = Own(self.model.parameters())
+
+        def train_step(self):
+            for _ in range(2):  # accumulation
+                self.model(torch.zeros(8, 64, device="cuda")).sum().backward()
+            self.optimizer.step()
+
+    def main():
+        trainer = Trainer()
+        for step in range(300):
+            trainer.train_step()
+            print("step", step)
+
+    if __name__ == "__main__":
+        main()
+"""
+
 
 @dataclass
 class Done:

@@ -71,6 +71,34 @@ def test_nothing_fits_says_the_floor_and_saves_no_plan(tmp_path: Path) -> None:
         found.save(tmp_path / "p.json")
 
 
+@pytest.mark.parametrize("kind", ["SGD", "Adagrad"])
+def test_fused_optimizers_for_which_torch_tells_no_shapes_are_planned(kind: str) -> None:
+    def plain() -> None:
+        model = torch.nn.Linear(512, 512).cuda()
+        optimizer = getattr(torch.optim, kind)(model.parameters())
+        for _ in range(3):
+            model(torch.ones(4, 512, device="cuda")).sum().backward()
+            optimizer.step()
+
+    found = peakline.plan(plain, memory="1GiB", levers=["optimizer.implementation"])
+    assert found.cannot == []
+    assert ["fused optimizer"] in [one["changes"] for one in found.plans]
+
+
+def test_a_lever_with_which_the_function_fails_is_dropped_and_named() -> None:
+    def picky() -> None:
+        model = torch.nn.Linear(512, 512).cuda()
+        optimizer = torch.optim.AdamW(model.parameters())
+        if optimizer.defaults["fused"]:
+            raise KeyError("not this one")
+        for _ in range(3):
+            model(torch.ones(4, 512, device="cuda")).sum().backward()
+            optimizer.step()
+
+    found = peakline.plan(picky, memory="1GiB", levers=["optimizer.implementation"])
+    assert found.cannot == [{"changes": ["fused optimizer"], "why": "KeyError: 'not this one'"}]
+
+
 def test_arguments_of_the_function_vary() -> None:
     found = peakline.plan(
         train, memory="4GiB", vary={"rows": [256, 4096]}, levers=["optimizer.implementation"]

@@ -251,6 +251,20 @@ def test_levers_of_fsdp(folder: Path, with_plan: Any) -> None:
     assert {2, 4} <= set(copies["communicators"])
 
 
+def test_layers_that_a_plan_makes_units_are_as_those_that_the_script_does(
+    folder: Path, with_plan: Any
+) -> None:
+    write(folder, "planned.py", FSDP)
+    flags = ("--world-size", "8")
+    by_script = with_plan({}, *flags)
+    one_unit = "\n".join(line for line in FSDP.splitlines() if "fully_shard(layer)" not in line)
+    one_unit = "\n".join(line for line in one_unit.splitlines() if "for layer in model" not in line)
+    write(folder, "planned.py", one_unit)
+    by_plan = with_plan({"fsdp": {"wrap": "layers"}}, *flags)
+    plain = with_plan({}, *flags)
+    assert by_plan["peak_reserved"] == by_script["peak_reserved"] < plain["peak_reserved"]
+
+
 def test_reducing_in_another_type_takes_more(folder: Path, with_plan: Any) -> None:
     text = FSDP.replace("fully_shard(layer)", "fully_shard(layer, mp_policy=P)")
     text = text.replace("fully_shard(model)", "fully_shard(model, mp_policy=P)")

@@ -180,6 +180,47 @@ TEST(Advice, LayersThatAreRecomputedKeepTheirResultsAlone) {
   EXPECT_EQ(saving->after, 160_MiB);
 }
 
+TEST(Advice, LayersAreNamedAsTheScriptsFirstVariableThatHasThemAllDoes) {
+  TraceBuilder run = layered();
+  run.info("script_models",
+           "one\tafter line 9 of train.py\tNet.layers.0\n"
+           "net.inner\tafter line 8 of train.py\tNet.layers\n"
+           "net\tafter line 7 of train.py\tNet");
+  const std::vector<Saving> found = advice_for(run);
+  const Saving* saving = find(found, "recomputing");
+  ASSERT_NE(saving, nullptr);
+  EXPECT_EQ(
+      saving->command,
+      R"(import peakline; peakline.checkpoint(net.inner, {"schema_version": 1, "activations": )"
+      R"([{"modules": ["{0..1}"], "policy": "recompute"}]})  # after line 8 of train.py)");
+}
+
+TEST(Advice, WhereTheScriptHasNoVariableOfTheLayersTheModelHasItsUsualName) {
+  for (const char* variables : {"", "\t\t\n\n", "one\t\tNet.layers.0", "x\tNet", "x\t\tNe\n\t"}) {
+    TraceBuilder run = layered();
+    run.info("script_models", variables);
+    const std::vector<Saving> found = advice_for(run);
+    const Saving* saving = find(found, "recomputing");
+    ASSERT_NE(saving, nullptr) << variables;
+    EXPECT_TRUE(saving->command.starts_with("import peakline; peakline.checkpoint(model, "))
+        << variables;
+    EXPECT_NE(saving->command.find(R"("modules": ["layers.{0..1}"])"), std::string::npos);
+  }
+}
+
+TEST(Advice, TheOptimizerIsCalledAsTheScriptCallsIt) {
+  TraceBuilder run = in_layers();
+  run.info("script_models", "net\tafter line 7 of train.py\tModel");
+  run.info("script_optimizer", "self.net\tself.adam\tafter line 12 of train.py");
+  const std::vector<Saving> found = advice_for(run);
+  const Saving* saving = find(found, "in backward");
+  ASSERT_NE(saving, nullptr);
+  EXPECT_EQ(
+      saving->command,
+      R"(import peakline; peakline.checkpoint(self.net, {"schema_version": 1, "optimizer": {"in_backward": True}}, )"
+      "self.adam)  # after line 12 of train.py");
+}
+
 TEST(Advice, WhoRecomputesAlreadyIsNotToldTo) {
   TraceBuilder run = layered(true);
   EXPECT_EQ(find(advice_for(run), "recomputing"), nullptr);

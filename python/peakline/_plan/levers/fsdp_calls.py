@@ -48,6 +48,17 @@ def change(patches: Patches, act: Change, before: Callable[..., None] | None = N
             patches.set(where, "fully_shard", fully_shard)
 
 
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """What is worth a unit each in a model that is one; of what is sharded already none."""
+    from torch.distributed.fsdp import FSDPModule
+
+    from peakline._plan.units import units_of
+
+    if any(isinstance(inner, FSDPModule) for inner in model.modules()):
+        return []
+    return list(units_of(model).values())
+
+
 def parts_of(unit: nn.Module) -> list[nn.Module]:
     """Children of a unit that are worth a unit each: with parameters and modules of their own."""
     from torch.distributed.fsdp import FSDPModule
