@@ -7,6 +7,8 @@
 #   make fuzz    every fuzzer, a minute each    make soak  20,000 tracked training steps
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
+# make's own rules would compile vgpu/values.cc into the folder vgpu/values.
+MAKEFLAGS += --no-builtin-rules
 
 PYTHON ?= python3
 # The torch to build against when .venv has none yet. Pinned: an open range pulls in gigabytes.

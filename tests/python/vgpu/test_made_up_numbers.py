@@ -17,8 +17,6 @@ READ = {
     "numpy": f"n = {LENGTHS}.cpu().numpy()",
     "data": f"n = {LENGTHS}.cpu().data.numpy()",
     "detached": f"n = {LENGTHS}.detach().to('cpu').numpy()",
-    "asarray": f"n = np.asarray({LENGTHS}.cpu())",
-    "array": f"n = np.array({LENGTHS}.cpu())",
     "forced": f"n = {LENGTHS}.numpy(force=True)",
     "a tensor": f"n = {LENGTHS}.cpu()",
 }
@@ -50,6 +48,10 @@ HARMLESS = {
     "shown": "print(g, g[0], f'{g[0]:3d}', str(g[0]), round(g[0]))",
     "given back": "torch.from_numpy(g).cuda()",
     "an index of NumPy's": "np.zeros((9, 2))[g]",
+}
+PLAIN_ARRAYS = {
+    "asarray": f"n = np.asarray({LENGTHS}.cpu())",
+    "array": f"n = np.array({LENGTHS}.cpu())",
 }
 LISTS = {
     "extended": "all = []\nall.extend(READ.tolist())\nprint(len(all))",
@@ -83,6 +85,17 @@ def test_what_is_computed_from_an_array_is_told_too(use: str, tmp_path: Path) ->
     (note,) = told(f"{READ['numpy']}\n{use}", tmp_path)
     assert "sizes depend" in note
     assert f"program.py:{1 + len(use.splitlines())};" in note
+
+
+@pytest.mark.parametrize("read", PLAIN_ARRAYS.values(), ids=PLAIN_ARRAYS.keys())
+def test_a_plain_array_is_told_where_it_is_made(read: str, tmp_path: Path) -> None:
+    (note,) = told(f"{read}\n\ntorch.zeros(n[0])", tmp_path)
+    assert "program.py:1;" in note
+
+
+@pytest.mark.parametrize("read", PLAIN_ARRAYS.values(), ids=PLAIN_ARRAYS.keys())
+def test_a_plain_array_that_is_only_collected_is_not_told(read: str, tmp_path: Path) -> None:
+    assert told(f"all = []\nall.append({read[4:]})\nprint(len(all))", tmp_path) == []
 
 
 @pytest.mark.parametrize("use", BRANCHES.values(), ids=BRANCHES.keys())
@@ -127,11 +140,21 @@ def test_the_array_is_as_any_other_to_who_looks_at_it() -> None:
         assert torch.utils.data.default_collate([array, array]).shape == (2, 4)
 
 
+def test_what_programs_and_compilers_know_by_identity_stays() -> None:
+    """numba has np.array in a table of its own; modes compare functions with torch.Tensor.to."""
+    known = (np.asarray, np.array, torch.Tensor.cpu, torch.Tensor.to, torch.Tensor.copy_)
+    with peakline.virtual_gpu("h200"):
+        torch.randint(1, 9, (4,), device="cuda").cpu().numpy()
+        now = (np.asarray, np.array, torch.Tensor.cpu, torch.Tensor.to, torch.Tensor.copy_)
+        assert all(one is another for one, another in zip(now, known, strict=True))
+
+
 def test_nothing_is_left_of_it() -> None:
-    before = (np.asarray, np.array, torch.Tensor.cpu, torch.Tensor.item)
+    before = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.item)
     with peakline.virtual_gpu("h200"):
         array = torch.randint(1, 9, (4,), device="cuda").cpu().numpy()
-    assert (np.asarray, np.array, torch.Tensor.cpu, torch.Tensor.item) == before
+        assert torch.Tensor.item is not before[2]
+    assert (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.item) == before
     assert int(array[0]) == 1
     assert "__int__" not in vars(torch.Tensor)
 
