@@ -57,6 +57,16 @@ def _largest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x @ y).amax()
 
 
+def test_max_autotune_shows_no_times(capfd: pytest.CaptureFixture[str]) -> None:
+    """They would be those of a rule."""
+    with peakline.virtual_gpu("h200"):
+        a = torch.rand(272, 144, device="cuda")
+        best = torch.compile(lambda a: (a @ a.T).cos(), mode="max-autotune-no-cudagraphs")
+        best(a)
+    shown = "".join(capfd.readouterr())
+    assert "AUTOTUNE" not in shown
+
+
 def test_max_autotune_takes_the_librarys_kernel() -> None:
     with peakline.virtual_gpu("h200"):
         a = torch.empty(256, 512, device="cuda", dtype=torch.bfloat16)
