@@ -62,6 +62,7 @@ class Benchmarks:
         def in_selection(module: Any) -> None:
             """Its tables would show times that nobody measured."""
             patches.set_where_present(module, "PRINT_AUTOTUNE", False)
+            patches.set_where_present(module, "_log_autotune_choices_stats", lambda *args: None)
 
         return {
             "torch._inductor.runtime.benchmarking": in_inductor,
