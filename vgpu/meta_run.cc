@@ -108,6 +108,24 @@ void check_devices(const Call& call) {
   }
 }
 
+// What a schema declares as new is new, whatever a fake returns: `return x.contiguous()` is its own
+// argument, where the kernel that it stands for makes a tensor.
+void renew(const Call& call, ShapeEntry& entry) {
+  const std::vector<c10::Argument>& returns = call.op.schema().returns();
+  if (call.info.name.text.starts_with("aten::") || returns.size() != entry.outputs.size()) return;
+  for (std::size_t i = 0; i < returns.size(); ++i) {
+    Output& output = entry.outputs[i];
+    const bool is_old =
+        output.kind == Output::Kind::kArgument || output.kind == Output::Kind::kView;
+    if (!is_old || returns[i].alias_info() != nullptr) continue;
+    output.kind = Output::Kind::kFresh;
+    output.source = static_cast<int>(entry.fresh.size());
+    output.layout.offset = 0;
+    entry.fresh.push_back(
+        storage_bytes(output.layout.sizes, output.layout.strides, output.layout.dtype.itemsize()));
+  }
+}
+
 void find_resized(const Call& call, c10::ArrayRef<at::Tensor> metas, ShapeEntry& entry) {
   for (std::size_t i = 0; i < metas.size(); ++i) {
     if (!call.writes(i) || !metas[i].defined()) continue;
@@ -228,6 +246,7 @@ void run_on_meta(const Call& call, ShapeEntry& entry) {
     if (!sized_without_out(call, arguments, stand_ins, stack)) refuse(call);
   }
   describe_results(stand_ins, stack, entry);
+  renew(call, entry);
   find_resized(call, stand_ins, entry);
 }
 

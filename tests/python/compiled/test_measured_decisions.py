@@ -1,6 +1,7 @@
 """Where Inductor measures, a rule answers."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,6 +56,19 @@ def test_what_is_measured_takes_memory_and_so_it_does_where_the_code_was_cached(
 
 def _largest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x @ y).amax()
+
+
+def test_max_autotune_shows_no_times(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They would be those of a rule."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with peakline.virtual_gpu("h200"):
+        a = torch.rand(272, 144, device="cuda")
+        best = torch.compile(lambda a: (a @ a.T).cos(), mode="max-autotune-no-cudagraphs")
+        best(a)
+    shown = "".join(capfd.readouterr())
+    assert "autotune" not in shown.lower()
 
 
 def test_max_autotune_takes_the_librarys_kernel() -> None:

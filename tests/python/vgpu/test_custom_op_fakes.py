@@ -56,6 +56,23 @@ def test_without_a_fake_the_lines_that_register_one_are_shown() -> None:
         assert torch.ops.peakline_test.scale(x, 2.0).shape == (8,)
 
 
+def test_a_result_is_new_where_the_fake_returns_its_argument() -> None:
+    """As the schema says. The kernel makes one."""
+    library = torch.library.Library("peakline_same", "DEF")
+    library.define("attend(Tensor x) -> Tensor")
+    library.define("given(Tensor(a!) x) -> Tensor(a!)")
+    library.impl("attend", lambda x: x.contiguous(), "Meta")
+    library.impl("given", lambda x: x, "Meta")
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        x = torch.empty(1 << 20, dtype=torch.int8, device="cuda")
+        y = torch.ops.peakline_same.attend(x)
+        assert y.data_ptr() != x.data_ptr()
+        assert torch.cuda.memory_allocated() == 2 << 20
+        assert torch.ops.peakline_same.given(x) is x
+    assert gpu.confidence()["outputs_only"] == 1 << 20
+
+
 def test_fakes_of_a_file_serve_ops_that_the_script_defines(estimate: Any, tmp_path: Path) -> None:
     script, fakes = tmp_path / "train.py", tmp_path / "fakes.py"
     script.write_text(SCRIPT.replace("peakline_script", "peakline_bare"))

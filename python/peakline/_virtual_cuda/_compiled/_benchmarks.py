@@ -59,8 +59,14 @@ class Benchmarks:
             decide = module._should_pad
             patches.set(module, "_should_pad", getattr(decide, "__wrapped__", decide))
 
+        def in_selection(module: Any) -> None:
+            """Its tables would show times that nobody measured."""
+            patches.set_where_present(module, "PRINT_AUTOTUNE", False)
+            patches.set_where_present(module, "_log_autotune_choices_stats", lambda *args: None)
+
         return {
             "torch._inductor.runtime.benchmarking": in_inductor,
+            "torch._inductor.select_algorithm": in_selection,
             "torch._inductor.fx_passes.pad_mm": in_padding,
             "triton.testing": in_triton,
         }
