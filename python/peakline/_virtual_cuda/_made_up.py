@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import importlib.util
 import os
 import sys
 import threading
@@ -60,7 +61,9 @@ class MadeUp:
         patches.set(tensor, "numpy", self._into_numpy(tensor.numpy))
         for name in ("item", "__int__", "__index__", "__bool__"):
             patches.set(tensor, name, self._reading(getattr(tensor, name)))
-        for name in ("array", "asarray"):  # they hand out plain arrays, whatever they are made of
+        # They hand out plain arrays, whatever they are made of. numba knows functions by identity,
+        # and would know no other ones.
+        for name in () if _has_numba() else ("array", "asarray"):
             patches.set(np, name, _into_array(getattr(np, name)))
         _now.append(self.tell)
         patches.on_restore(lambda: _now.remove(self.tell))
@@ -114,6 +117,10 @@ def _has_bytes(tensor: torch.Tensor) -> bool:
 def _tell(decides: str = "size") -> None:
     if _now:
         _now[-1](decides)
+
+
+def _has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None
 
 
 def _into_array(original: Callable[..., Any]) -> Callable[..., Any]:

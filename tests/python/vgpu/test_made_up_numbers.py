@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import peakline
+from peakline._virtual_cuda import _made_up
 
 LENGTHS = 'torch.randint(1, 9, (4,), device="cuda")'
 GUESSES = 'torch.randn(4, 8, device="cuda").argmax(-1)'
@@ -134,6 +135,13 @@ def test_nothing_is_left_of_it() -> None:
     assert (np.asarray, np.array, torch.Tensor.cpu, torch.Tensor.item) == before
     assert int(array[0]) == 1
     assert "__int__" not in vars(torch.Tensor)
+
+
+def test_beside_numba_numpys_functions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_made_up, "_has_numba", lambda: True)
+    before = (np.asarray, np.array)
+    with peakline.virtual_gpu("h200"):
+        assert (np.asarray, np.array) == before
 
 
 def test_values_answers_them() -> None:
