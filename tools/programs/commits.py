@@ -69,7 +69,6 @@ COMMITS = {
     "sktime/pytorch-forecasting": "062aeb47b75d589dcce621c04572181e3584a301",
     "pyro-ppl/pyro": "ff6ae1c9572591791aae8842bcd702fcf0b46fd6",
     "UKPLab/sentence-transformers": "85ec64559f4414aa536eca4bf53538291e0a333f",
-    "eriklindernoren/PyTorch-YOLOv3": "1d621c8489e22c76ceb93bb2397ac6c8dfb5ceb7",
     "ultralytics/yolov5": "5081342f04fb287fc2e5f2b5a4e06752b7937b1c",
     "rosinality/stylegan2-pytorch": "bef283a1c24087da704d16c30abc8e36e63efa0e",
 }

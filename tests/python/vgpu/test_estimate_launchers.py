@@ -109,6 +109,38 @@ def test_spawn_runs_the_rank_that_was_asked_for(folder: Path, answer: Answer) ->
     assert found["world_size"] == 4
 
 
+def test_of_processes_that_train_the_rank_that_was_asked_for_runs(
+    folder: Path, answer: Answer
+) -> None:
+    source = """
+        import multiprocessing
+        import torch
+        import torch.distributed as dist
+
+        class Worker(multiprocessing.Process):
+            def __init__(self, rank, world):
+                super().__init__()
+                self.rank, self.world = rank, world
+
+            def run(self):
+                dist.init_process_group("nccl", rank=self.rank, world_size=self.world)
+                torch.cuda.set_device(self.rank)
+                torch.zeros(1024, device="cuda")
+
+        if __name__ == "__main__":
+            world = torch.cuda.device_count()
+            workers = [Worker(rank, world) for rank in range(world)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+    """
+    write(folder, "starts.py", source)
+    found = answer("starts.py", "--world-size", "4", "--rank", "2")
+    assert found["device"] == "cuda:2"
+    assert any("of the 4 processes" in line for line in found["warnings"])
+
+
 def test_one_process_that_is_spawned_is_all_of_them(folder: Path, answer: Answer) -> None:
     source = """
         import torch

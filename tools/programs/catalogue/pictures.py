@@ -193,11 +193,4 @@ PICTURES = [
         "train.py -- --dataset-dir made --epochs 2 --workers 0 --save-dir out",
         {"made": "fashion"},
     ),
-    Program(
-        "yolov3",
-        "eriklindernoren/PyTorch-YOLOv3",
-        ".",
-        "pytorchyolo/train.py -- -m config/yolov3.cfg -d config/custom.data -e 2 --n_cpu 0",
-        paths=(".",),
-    ),
 ]

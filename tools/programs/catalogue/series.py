@@ -51,6 +51,8 @@ SERIES = [
         {"made": "hours"},
     ),
     Program("forecasting_nbeats", "sktime/pytorch-forecasting", "examples", "nbeats.py"),
-    Program("forecasting_tft", "sktime/pytorch-forecasting", "examples", "stallion.py"),
-    Program("pyro_cvae", "pyro-ppl/pyro", "examples/cvae", "main.py -- -n 1", mnist()),
+    Program("pyro_cvae", "pyro-ppl/pyro", "examples/cvae", "main.py -- --cuda -n 1", mnist()),
+    Program("pyro_svi", "pyro-ppl/pyro", "examples", "svi_torch.py -- --cuda"),
+    Program("pyro_epidemic_hmc", "pyro-ppl/pyro", "examples", "sir_hmc.py -- --cuda -n 4 -w 4"),
+    Program("pyro_cevae", "pyro-ppl/pyro", "examples/contrib/cevae", "synthetic.py -- --cuda"),
 ]
