@@ -159,7 +159,9 @@ def _attributes(
             made = _made_by_class(type(thing), attribute)
             if made is not None and (name == "self" or not made.scope.endswith(_INIT)):
                 yield ScriptVariable(f"self.{attribute}", made, value)
-            elif name != "self":  # whoever has the object has the attribute
+            elif name != "self" and (made is not None or kind is nn.Module):
+                # Whoever has the object has the attribute; a library's trainer makes its optimizer
+                # later than itself.
                 yield ScriptVariable(f"{name}.{attribute}", _place_of(frame, name), value)
 
 
@@ -185,11 +187,13 @@ def _place_of(frame: types.FrameType, name: str) -> Place:
 def _made_by_class(kind: type[Any], attribute: str) -> Place | None:
     """Behind the line of the class's own code that gives the attribute its value."""
     for file, node in _sources(kind):
-        for one in _methods(node):
-            lines = list(_given(one, f"self.{attribute}"))
-            if lines:
-                scope = f"{file}:{node.name}.{one.name}"
-                return Place(scope, max(lines), _after(file, max(lines)))
+        given = [
+            Place(f"{file}:{node.name}.{one.name}", line, _after(file, line))
+            for one in _methods(node)
+            for line in _given(one, f"self.{attribute}")
+        ]
+        if given:
+            return max(given, key=lambda place: place.line)
     return None
 
 
@@ -258,7 +262,9 @@ def _given(inside: ast.AST, written: str) -> Iterator[int]:
             continue
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(ast.unparse(name) == written for one in targets for name in ast.walk(one)):
+            for_now = node.value is None or isinstance(node.value, ast.Constant)  # x = None
+            names = (name for one in targets for name in ast.walk(one))
+            if not for_now and any(ast.unparse(name) == written for name in names):
                 yield node.end_lineno or node.lineno
         yield from _given(node, written)
 
