@@ -263,10 +263,19 @@ def _given(inside: ast.AST, written: str) -> Iterator[int]:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for_now = node.value is None or isinstance(node.value, ast.Constant)  # x = None
-            names = (name for one in targets for name in ast.walk(one))
+            names = [name for one in targets for name in _parts(one)]
             if not for_now and any(ast.unparse(name) == written for name in names):
                 yield node.end_lineno or node.lineno
         yield from _given(node, written)
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    """`a, (b, *c) = …` gives a value to three."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for one in target.elts:
+            yield from _parts(one)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
 
 
 def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

@@ -45,6 +45,7 @@ def test_the_last_line_before_the_step_that_gives_the_value_counts(tmp_path: Pat
                 net,
             )
             steps = torch.optim.SGD(net.parameters())
+            net.count = len(net)
             LOOK()
             net = None
 
