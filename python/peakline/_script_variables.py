@@ -175,7 +175,10 @@ def _place_of(frame: types.FrameType, name: str) -> Place:
     if inside is None:
         return _UNKNOWN
     scope = f"{file}:{frame.f_code.co_qualname}"
-    lines = [last for last in _given(inside, name) if last < frame.f_lineno]
+    running = frame.f_lineno
+    # In a loop that goes on a line would run again and again.
+    before = [last for last in _given(inside, name, running) if last < running]
+    lines = before or [last for last in _given(inside, name) if last < running]
     if lines:
         return Place(scope, max(lines), _after(file, max(lines)))
     if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef) and name in _arguments(inside):
@@ -255,10 +258,15 @@ def _node_of(file: str, code: types.CodeType) -> ast.AST | None:
     return None
 
 
-def _given(inside: ast.AST, written: str) -> Iterator[int]:
-    """The last lines of the statements that assign to it; not those of functions in it."""
+def _given(inside: ast.AST, written: str, running: int = 0) -> Iterator[int]:
+    """The last lines of the statements that assign to it; not those of functions in it, nor of
+    loops around the line `running`."""
     for node in ast.iter_child_nodes(inside):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.For | ast.While) and node.lineno <= running <= (
+            node.end_lineno or 0
+        ):
             continue
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -266,7 +274,7 @@ def _given(inside: ast.AST, written: str) -> Iterator[int]:
             names = [name for one in targets for name in _parts(one)]
             if not for_now and any(ast.unparse(name) == written for name in names):
                 yield node.end_lineno or node.lineno
-        yield from _given(node, written)
+        yield from _given(node, written, running)
 
 
 def _parts(target: ast.expr) -> Iterator[ast.expr]:

@@ -46,7 +46,9 @@ def test_the_last_line_before_the_step_that_gives_the_value_counts(tmp_path: Pat
             )
             steps = torch.optim.SGD(net.parameters())
             net.count = len(net)
-            LOOK()
+            for epoch in range(1):
+                net = net.train()
+                LOOK()
             net = None
 
         main()
