@@ -159,7 +159,9 @@ def _attributes(
             made = _made_by_class(type(thing), attribute)
             if made is not None and (name == "self" or not made.scope.endswith(_INIT)):
                 yield ScriptVariable(f"self.{attribute}", made, value)
-            elif name != "self":  # whoever has the object has the attribute
+            elif name != "self" and (made is not None or kind is nn.Module):
+                # Whoever has the object has the attribute; a library's trainer makes its optimizer
+                # later than itself.
                 yield ScriptVariable(f"{name}.{attribute}", _place_of(frame, name), value)
 
 
@@ -173,7 +175,10 @@ def _place_of(frame: types.FrameType, name: str) -> Place:
     if inside is None:
         return _UNKNOWN
     scope = f"{file}:{frame.f_code.co_qualname}"
-    lines = [last for last in _given(inside, name) if last < frame.f_lineno]
+    running = frame.f_lineno
+    # In a loop that goes on a line would run again and again.
+    before = [last for last in _given(inside, name, running) if last < running]
+    lines = before or [last for last in _given(inside, name) if last < running]
     if lines:
         return Place(scope, max(lines), _after(file, max(lines)))
     if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef) and name in _arguments(inside):
@@ -185,11 +190,13 @@ def _place_of(frame: types.FrameType, name: str) -> Place:
 def _made_by_class(kind: type[Any], attribute: str) -> Place | None:
     """Behind the line of the class's own code that gives the attribute its value."""
     for file, node in _sources(kind):
-        for one in _methods(node):
-            lines = list(_given(one, f"self.{attribute}"))
-            if lines:
-                scope = f"{file}:{node.name}.{one.name}"
-                return Place(scope, max(lines), _after(file, max(lines)))
+        given = [
+            Place(f"{file}:{node.name}.{one.name}", line, _after(file, line))
+            for one in _methods(node)
+            for line in _given(one, f"self.{attribute}")
+        ]
+        if given:
+            return max(given, key=lambda place: place.line)
     return None
 
 
@@ -251,16 +258,32 @@ def _node_of(file: str, code: types.CodeType) -> ast.AST | None:
     return None
 
 
-def _given(inside: ast.AST, written: str) -> Iterator[int]:
-    """The last lines of the statements that assign to it; not those of functions in it."""
+def _given(inside: ast.AST, written: str, running: int = 0) -> Iterator[int]:
+    """The last lines of the statements that assign to it; not those of functions in it, nor of
+    loops around the line `running`."""
     for node in ast.iter_child_nodes(inside):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             continue
+        if isinstance(node, ast.For | ast.While) and node.lineno <= running <= (
+            node.end_lineno or 0
+        ):
+            continue
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(ast.unparse(name) == written for one in targets for name in ast.walk(one)):
+            for_now = node.value is None or isinstance(node.value, ast.Constant)  # x = None
+            names = [name for one in targets for name in _parts(one)]
+            if not for_now and any(ast.unparse(name) == written for name in names):
                 yield node.end_lineno or node.lineno
-        yield from _given(node, written)
+        yield from _given(node, written, running)
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    """`a, (b, *c) = …` gives a value to three."""
+    if isinstance(target, ast.Tuple | ast.List):
+        for one in target.elts:
+            yield from _parts(one)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
 
 
 def _arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:

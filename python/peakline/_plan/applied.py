@@ -9,13 +9,15 @@ from typing import Any
 from torch import nn
 
 from peakline._patches import Patches
-from peakline._plan import offload, recompute
+from peakline._plan import names, offload, recompute
 from peakline._plan.document import Plan
 from peakline._plan.errors import PlanError
-from peakline._plan.levers import BY_KEY
+from peakline._plan.levers import BY_KEY, fsdp_calls
 from peakline._plan.stage import Stage
 
 _NEVER = "no model of the script has the modules that the plan names ({first})"
+_NO_SUCH_MODEL = "no model of the script is a {model}, which the plan names{hint}"
+_NOT_SHARDED = "the script does not call fully_shard, which {keys} would change"
 
 
 class Applied:
@@ -26,14 +28,32 @@ class Applied:
         self._stage: Stage | None = None
         self._wrapped: list[nn.Module] = []
         self._complaint = ""
+        self._sharded = False
+        self._classes: list[str] = []  # of models that were met
 
     @property
     def refused(self) -> str:
         if self._stage is not None and self._stage.refused:
             return self._stage.refused
         if self.plan.activations and not self._wrapped:
-            return self._complaint or _NEVER.format(first=self.plan.activations[0].modules[0])
+            return self._complaint or self._never()
+        if self._of_fsdp() and not self._sharded:
+            return _NOT_SHARDED.format(keys=" and ".join(self._of_fsdp()))
         return ""
+
+    def _of_fsdp(self) -> list[str]:
+        return [key for key in self.plan.levers if key.startswith("fsdp.")]
+
+    def _never(self) -> str:
+        if not self.plan.model or not self._classes:
+            return _NEVER.format(first=self.plan.activations[0].modules[0])
+        meant = names.closest(self.plan.model, self._classes)
+        hint = f"; did you mean {meant}?" if meant else ""
+        return _NO_SUCH_MODEL.format(model=self.plan.model, hint=hint)
+
+    def _note_sharding(self, module: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        self._sharded = True
+        return kwargs
 
     @contextmanager
     def before(self, gpu: Any) -> Iterator[None]:
@@ -43,6 +63,8 @@ class Applied:
             self._stage = stage = Stage(patches)
             for key, value in self.plan.levers.items():
                 BY_KEY[key].apply(value, stage)
+            if self._of_fsdp():
+                fsdp_calls.change(patches, self._note_sharding)
             if self.plan.activations:
                 stage.on_model(self._wrap)
             gpu.on_model(stage.model_met)
@@ -51,6 +73,7 @@ class Applied:
 
     def _wrap(self, model: nn.Module) -> None:
         """The first model that has all of the plan's modules is the one that is meant."""
+        self._classes += [_class_name(one) for one in model.modules()]
         for meant in self._meant(model):
             if self._wrapped:
                 return

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from peakline._plan import names
 from peakline._plan.errors import PlanError
 from peakline._plan.levers import BY_KEY, LEVERS
@@ -229,6 +231,8 @@ def _ops(found: Any, where: str) -> dict[str, Calls]:
     for op, calls in found.items():
         if not _OP.fullmatch(op):
             raise PlanError(f"{where}: '{op[:80]}' is no op; write aten.mm.default")
+        if not _may_be_there(op):
+            raise PlanError(f"{where}: torch has no op '{op[:80]}'")
         if calls == "all":
             made[op] = None
             continue
@@ -237,6 +241,14 @@ def _ops(found: Any, where: str) -> dict[str, Calls]:
             raise PlanError(f"{where}.{op} is 'all' or a list of calls, counted from 0")
         made[op] = tuple(sorted(set(calls)))
     return made
+
+
+def _may_be_there(op: str) -> bool:
+    """Ops of others may be registered later."""
+    library, name, overload = op.split(".")
+    if library not in ("aten", "prims"):
+        return True
+    return hasattr(getattr(getattr(torch.ops, library), name, None), overload)
 
 
 def _arguments(found: Any) -> dict[str, int]:

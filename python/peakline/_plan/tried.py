@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from peakline._plan.document import Plan
+from peakline._plan.document import WORLD_SIZE, Plan
 from peakline.run import format_size
 
 _PAGE = 20 * 2**20  # by which segments for large blocks grow
@@ -60,9 +60,11 @@ class Tried:
 
     @property
     def unit(self) -> str:
+        unit = "samples/s" if self.answer.get("samples_per_s") else "steps/s"
         if self.answer.get("tokens_per_s"):
-            return "tokens/s"
-        return "samples/s" if self.answer.get("samples_per_s") else "steps/s"
+            unit = "tokens/s"
+        # Jobs of several sizes are compared by what each of their GPUs does.
+        return f"{unit} per GPU" if WORLD_SIZE in self.plan.arguments else unit
 
     def line(self) -> str:
         changes = "; ".join(self.plan.changes()) or "as it is"

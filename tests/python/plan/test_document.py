@@ -108,6 +108,15 @@ BAD: list[tuple[Any, str]] = [
         {
             "schema_version": 1,
             "activations": [
+                {"policy": "selective", "modules": ["a"], "keep": {"aten.mmm.default": "all"}}
+            ],
+        },
+        "torch has no op 'aten.mmm.default'",
+    ),
+    (
+        {
+            "schema_version": 1,
+            "activations": [
                 {"policy": "selective", "modules": ["a"], "keep": {"aten.mm.default": [-1]}}
             ],
         },

@@ -178,6 +178,12 @@ def test_the_floor_is_the_fastest_of_those_that_need_least() -> None:
     assert Outcome(more, None, [more, slow, fast]).floor is fast
 
 
+def test_where_the_number_of_ranks_varies_speeds_are_those_of_a_gpu() -> None:
+    answer = {"peak_reserved": 5, "step_ms": 10.0, "samples_per_s": 800.0}
+    assert Tried(Plan(), answer).unit == "samples/s"
+    assert Tried(Plan(arguments={"world-size": 4}), answer).unit == "samples/s per GPU"
+
+
 def test_a_faster_optimizer_is_taken_though_it_needs_a_little_more() -> None:
     class Faster(Numbers):
         def _answer(self, plan: Plan) -> Tried:

@@ -201,6 +201,29 @@ def test_the_answer_says_what_was_changed(folder: Path, estimate: Estimate) -> N
     assert done.stdout.endswith("With the plan: fused optimizer.\n")
 
 
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        (
+            {**activations("recompute"), "model": "Modell"},
+            "no model of the script is a Modell, which the plan names; did you mean Model?",
+        ),
+        (
+            {"fsdp": {"wrap": "layers"}},
+            "the script does not call fully_shard, which fsdp.wrap would change",
+        ),
+    ],
+)
+def test_a_plan_for_another_script_is_refused_by_name(
+    folder: Path, estimate: Estimate, plan: dict[str, Any], sentence: str
+) -> None:
+    script(folder)
+    (folder / "p.json").write_text(json.dumps({"schema_version": 1, **plan}))
+    done = estimate("planned.py", "--plan", "p.json")
+    assert done.returncode == 2
+    assert f"peakline: the plan cannot be applied: {sentence}\n" in done.stderr
+
+
 FSDP = """
     import torch
     import torch.distributed as dist
