@@ -1,8 +1,8 @@
 """Whole numbers that a program reads to count something, and not to make something as large.
 
 `correct += (guess == y).sum().item()` stands in most training loops. What is only added up, divided
-and shown decides no size. That is seen in the program's own text; what is not seen to be harmless
-is not.
+and shown decides no size. Nor do tokens that become text: `tokenizer.decode(tokens.tolist())`. That
+is seen in the program's own text; what is not seen to be harmless is not.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import functools
 import linecache
 from types import CodeType, FrameType
 
-_READS = {"item", "int"}
+_READS = {"item", "int", "tolist"}
 _SHOWS = {"print", "format", "str", "float", "round", "write", "log"}
-_SHOWS |= {"debug", "info", "warning", "add_scalar", "set_description"}
+_SHOWS |= {"decode", "batch_decode", "debug", "info", "warning", "add_scalar", "set_description"}
 _Place = tuple[int | None, int | None, int | None, int | None]
 
 
@@ -28,7 +28,11 @@ def _is_counted_at(code: CodeType, instruction: int) -> bool:
     text = _Text.of(code.co_filename)
     place = list(code.co_positions())[instruction // 2]
     read = text.call_at(place) if text else None
-    return bool(text and read and _name_of(read) in _READS and text.is_number(read, frozenset()))
+    if not text or not read or _name_of(read) not in _READS:
+        return False
+    if _name_of(read) == "tolist" and text.is_statement(read):
+        return False  # nothing shows that it becomes text
+    return text.is_number(read, frozenset())
 
 
 class _Text:
@@ -55,6 +59,9 @@ class _Text:
             if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == place:
                 return node
         return None
+
+    def is_statement(self, node: ast.expr) -> bool:
+        return isinstance(self._parents[node], ast.Expr)
 
     def is_number(self, node: ast.expr, met: frozenset[str]) -> bool:
         """Of what is made of the expression; `met`: variables that are looked at already."""

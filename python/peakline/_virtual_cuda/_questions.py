@@ -67,7 +67,8 @@ class Questions:
         filename, number = asking_line(frame)
         if decides == "numbers":
             decides = "size" if getattr(self._thread, "listing", False) else ""
-        elif decides == "size" and what == "item" and frame is not None and is_only_counted(frame):
+            what = "tolist"
+        if decides == "size" and what in ("item", "tolist") and frame and is_only_counted(frame):
             decides = ""
         if decides:
             self._told[decides][_short(filename, number)] += 1
