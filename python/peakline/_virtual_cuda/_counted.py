@@ -1,8 +1,9 @@
 """Whole numbers that a program reads to count something, and not to make something as large.
 
 `correct += (guess == y).sum().item()` stands in most training loops. What is only added up,
-divided, collected in a list for a score, and shown decides no size. That is seen in the program's
-own text; what is not seen to be harmless is not.
+divided, collected in a list for a score, and shown decides no size. Nor do tokens that become text:
+`tokenizer.decode(tokens.tolist())`. That is seen in the program's own text; what is not seen to be
+harmless is not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ def _is_counted_at(code: CodeType, instruction: int) -> bool:
     text = _Text.of(code.co_filename)
     place = list(code.co_positions())[instruction // 2]
     read = text.call_at(place) if text else None
-    return bool(text and read and _name_of(read) in _READS and text.is_number(read, frozenset()))
+    if not text or not read or _name_of(read) not in _READS:
+        return False
+    if _name_of(read) == "tolist" and text.is_statement(read):
+        return False  # nothing shows that it becomes text
+    return text.is_number(read, frozenset())
 
 
 class _Text:
@@ -59,6 +64,9 @@ class _Text:
             if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == place:
                 return node
         return None
+
+    def is_statement(self, node: ast.expr) -> bool:
+        return isinstance(self._parents[node], ast.Expr)
 
     def is_number(self, node: ast.expr, met: frozenset[str]) -> bool:
         """Of what is made of the expression; `met`: variables that are looked at already."""

@@ -17,6 +17,8 @@ COUNTED = {
     "divided at once": "share = HITS.item() / 8\ntorch.zeros(int(share > 0))",
     "shown": "print(HITS.item(), f'{HITS.item()}', '%d of %d' % (HITS.item(), 8))",
     "formatted": "print('{} of {}'.format(HITS.item(), 8))",
+    "tokens as text": "class T: decode = str\nprint(T.decode(HITS.view(1).tolist()))",
+    "a variable of tokens": "class T: decode = str\nids = HITS.view(1).tolist()\nT.decode(ids)",
     "by int()": "total = int(HITS)\nprint(total * 100 / 8)",
 }
 SIZES = {
@@ -26,6 +28,8 @@ SIZES = {
     "given to others": "def use(n): torch.zeros(n)\nuse(HITS.item())",
     "returned": "def count():\n    return HITS.item()\ntorch.zeros(count())",
     "a list": "sizes = [HITS.item()]\ntorch.zeros(*sizes)",
+    "a list of tokens": "torch.zeros(HITS.view(1).tolist())",
+    "a loop over tokens": "for one in HITS.view(1).tolist(): torch.zeros(one)",
     "a whole quotient": "half = HITS.item() // 2\ntorch.zeros(half)",
     "elsewhere": "def read():\n    global many\n    many = HITS.item()\nread()\ntorch.zeros(many)",
     "a mask": "torch.randn(8, device='cuda').gt(0).nonzero()",

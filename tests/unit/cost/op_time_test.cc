@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <peakline/cost.h>
+#include <peakline/generated_kernel.h>
 #include <peakline/measured_calls.h>
 
 namespace peakline {
@@ -92,6 +93,16 @@ TEST(OpTime, CopiesOfMemoryThatIsNotPinnedGoAtTheDriversRate) {
   profile.time.pcie_us = 0;
   EXPECT_DOUBLE_EQ(host_copy_time(1e9, false, profile).us, 2e5);
   EXPECT_DOUBLE_EQ(host_copy_time(1e9, true, profile).us, 2e4);
+}
+
+TEST(OpTime, AKernelThatACompilerWroteTakesTheTimeOfItsBytes) {
+  const TensorMeta x = tensor({100'000'000}, DType::kFloat32);
+  const OpTime add = op_time(call("aten::add", {x, x}, x), gpu(), {});
+  const OpTime written = generated_kernel_time(1.2e9, gpu());
+  EXPECT_NEAR(written.us, add.us, 1);
+  EXPECT_EQ(written.bound, TimeBound::kMemory);
+  EXPECT_TRUE(written.guessed);
+  EXPECT_EQ(written.kernels, 1);
 }
 
 TEST(OpTime, AddingIsBoundByMemoryAndFasterInsideL2) {
