@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ class Questions:
         """A whole number that was made up earlier becomes a size, or decides a branch, just now."""
         frame = asking_frame(sys._getframe(1))
         printing = getattr(self._thread, "printing", False)
-        if frame is None or printing or is_only_counted(frame):
+        if frame is None or printing or not _may_use_torch(frame) or is_only_counted(frame):
             return
         self._told[decides][_short(*asking_line(frame))] += 1
 
@@ -163,6 +163,17 @@ def asking_frame(frame: FrameType | None) -> FrameType | None:
 def asking_line(frame: FrameType | None) -> tuple[str, int]:
     frame = asking_frame(frame)
     return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _may_use_torch(frame: FrameType) -> bool:
+    """Not a library's module without any of torch: a game that is given an action, or a score."""
+    if "site-packages" not in Path(frame.f_code.co_filename).parts:
+        return True
+    names = (
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in list(frame.f_globals.values())
+    )
+    return any(str(name).partition(".")[0] == "torch" for name in names)
 
 
 def _short(filename: str, number: int) -> str:
