@@ -167,13 +167,20 @@ def asking_line(frame: FrameType | None) -> tuple[str, int]:
 
 def _may_use_torch(frame: FrameType) -> bool:
     """Not a library's module without any of torch: a game that is given an action, or a score."""
-    if "site-packages" not in Path(frame.f_code.co_filename).parts:
+    if not _is_a_librarys(Path(frame.f_code.co_filename)):
         return True
     names = (
         value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
         for value in list(frame.f_globals.values())
     )
     return any(str(name).partition(".")[0] == "torch" for name in names)
+
+
+def _is_a_librarys(path: Path) -> bool:
+    """Installed, or elsewhere than the program is."""
+    main = Path(str(getattr(sys.modules["__main__"], "__file__", "") or "")).resolve().parent
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return installed or not any(map(path.resolve().is_relative_to, (Path.cwd(), main)))
 
 
 def _short(filename: str, number: int) -> str:
