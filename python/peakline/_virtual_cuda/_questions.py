@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ class Questions:
         """A whole number that was made up earlier becomes a size, or decides a branch, just now."""
         frame = asking_frame(sys._getframe(1))
         printing = getattr(self._thread, "printing", False)
-        if frame is None or printing or is_only_counted(frame):
+        if frame is None or printing or not _may_use_torch(frame) or is_only_counted(frame):
             return
         self._told[decides][_short(*asking_line(frame))] += 1
 
@@ -162,6 +162,24 @@ def asking_frame(frame: FrameType | None) -> FrameType | None:
 def asking_line(frame: FrameType | None) -> tuple[str, int]:
     frame = asking_frame(frame)
     return ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _may_use_torch(frame: FrameType) -> bool:
+    """Not a library's module without any of torch: a game that is given an action, or a score."""
+    if not _is_a_librarys(Path(frame.f_code.co_filename)):
+        return True
+    names = (
+        value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        for value in list(frame.f_globals.values())
+    )
+    return any(str(name).partition(".")[0] == "torch" for name in names)
+
+
+def _is_a_librarys(path: Path) -> bool:
+    """Installed, or elsewhere than the program is."""
+    main = Path(str(getattr(sys.modules["__main__"], "__file__", "") or "")).resolve().parent
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return installed or not any(map(path.resolve().is_relative_to, (Path.cwd(), main)))
 
 
 def _short(filename: str, number: int) -> str:

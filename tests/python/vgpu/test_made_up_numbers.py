@@ -159,6 +159,25 @@ def test_nothing_is_left_of_it() -> None:
     assert "__int__" not in vars(torch.Tensor)
 
 
+@pytest.mark.parametrize("imports", ["", "import torch"])
+def test_a_library_without_torch_may_do_what_it_likes_with_them(
+    imports: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "site-packages" / "game.py"
+    path.parent.mkdir()
+    path.write_text(
+        f"{imports}\ndef act(action):\n    if action[0] > 2: pass\n    return int(action[0])"
+    )
+    names: dict[str, object] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    gpu = peakline.virtual_gpu("h200")
+    with gpu:
+        act = names["act"]
+        assert callable(act)
+        act(torch.randint(1, 9, (4,), device="cuda").cpu().numpy())
+    assert len([note for note in gpu.notes() if "nobody can know" in note]) == 2 * bool(imports)
+
+
 def test_values_answers_them() -> None:
     with peakline.virtual_gpu("h200", values={"int": 7}):
         assert int(torch.randint(1, 9, (4,), device="cuda").cpu().numpy()[0]) == 7
