@@ -17,8 +17,8 @@ R = TypeVar("R")
 class _Entered:
     """A region that somebody is in, and who was told of it."""
 
-    def __init__(self, name: str, told: list[Tracker]) -> None:
-        self._name, self._told = name, told
+    def __init__(self, of: region, name: str, told: list[Tracker]) -> None:
+        self.of, self._name, self._told = of, name, told
 
     def begin(self) -> None:
         for tracker in self._told:
@@ -51,12 +51,10 @@ class region:
         if not isinstance(name, str) or not name:
             raise ValueError(f"region({name!r}): give it a name")
         self._name = name
-        self._entered: list[_Entered] = []
 
     def __enter__(self) -> region:
-        entered = _Entered(self._name, running())
+        entered = _Entered(self, self._name, running())
         _open_here().append(entered)
-        self._entered.append(entered)
         entered.begin()
         return self
 
@@ -66,8 +64,9 @@ class region:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        ended, here = self._entered.pop(), _open_here()
-        if not any(one is ended for one in here):  # a generator that another thread goes on with
+        here = _open_here()
+        ended = next((one for one in reversed(here) if one.of is self), None)
+        if ended is None:  # a generator that another thread goes on with
             return
         # A generator that held it over a `yield` may end it before those that began meanwhile.
         inside = []

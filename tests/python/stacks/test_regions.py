@@ -124,3 +124,24 @@ def test_a_generator_that_ends_its_region_on_another_thread_ends_no_other():
         thread.start()
         thread.join()
     assert {row.path: row.at_peak for row in run.regions()} == {"load": 0, "work": 1 << 20}
+
+
+def test_threads_may_share_one():
+    shared = peakline.region("work")
+    inside, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with shared:
+            inside.set()
+            leave.wait()
+
+    with peakline.track() as run:
+        thread = threading.Thread(target=work)
+        with shared:
+            thread.start()
+            inside.wait()
+        kept = torch.ones(1 << 18)
+        leave.set()
+        thread.join()
+    assert [(row.path, row.entered, row.at_peak) for row in run.regions()] == [("work", 2, 0)]
+    del kept
