@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -144,9 +145,16 @@ std::string fact(const RunInfo& info, const char* name) {
 // Where in the script a line is to be pasted, behind it.
 std::string remark(const std::string& place) { return place.empty() ? "" : "  # " + place; }
 
+// "AdamW, SGD"; nothing else, since it becomes code.
+bool are_classes(const std::string& names) {
+  return !names.empty() && std::ranges::all_of(names, [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) != 0 || c == '_' || c == ',' || c == ' ';
+  });
+}
+
 void add_optimizers(std::vector<Change>& changes, const AllocatorConfig& config,
                     const AdviceFacts& facts) {
-  if (const std::string names = fact(facts.info, kFusable); !names.empty()) {
+  if (const std::string names = fact(facts.info, kFusable); are_classes(names)) {
     changes.push_back(
         {config, [](DeviceId) { return edit_fused(); }, "fused " + names,
          "foreach, which torch takes by itself, holds temporaries as large as the parameters",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string_view>
 
@@ -63,6 +64,22 @@ std::vector<Words> lines_of(const RunInfo& info, const char* name) {
   return lines;
 }
 
+// People paste these into their scripts, so a recording of somebody else's can put no code there.
+bool is_variable(std::string_view expression) {
+  return !expression.empty() && std::ranges::all_of(expression, [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) != 0 || c == '_' || c == '.';
+  });
+}
+
+bool can_be_quoted(std::string_view name) {
+  return std::ranges::none_of(
+      name, [](unsigned char c) { return c == '"' || c == '\\' || std::iscntrl(c) != 0; });
+}
+
+std::string remark(std::string_view place) {
+  return can_be_quoted(place) ? std::string(place) : std::string();
+}
+
 bool lies_below(std::string_view path, std::string_view model) {
   return path.size() > model.size() && path.starts_with(model) && path[model.size()] == '.';
 }
@@ -101,6 +118,7 @@ class Finder {
     }
     std::vector<std::string_view> paths;
     for (const auto& [module, _] : named) paths.push_back(path(module));
+    if (!std::ranges::all_of(paths, can_be_quoted)) facts_.trained_calls.clear();
     name_by_variables(paths);
     return std::move(facts_);
   }
@@ -114,10 +132,10 @@ class Finder {
   void name_by_variables(const std::vector<std::string_view>& layers) {
     std::string_view model;
     for (const Words& words : lines_of(facts_.info, kModels)) {
-      if (words.size() != 3) continue;
+      if (words.size() != 3 || !is_variable(words[0])) continue;
       const auto is_below = [&](std::string_view path) { return lies_below(path, words[2]); };
       if (!std::ranges::all_of(layers, is_below)) continue;
-      facts_.model = {.name = std::string(words[0]), .place = std::string(words[1])};
+      facts_.model = {.name = std::string(words[0]), .place = remark(words[1])};
       model = words[2];
       break;
     }
@@ -125,10 +143,10 @@ class Finder {
       facts_.layer_names.push_back(name_in_model(layer, model));
     }
     for (const Words& words : lines_of(facts_.info, kOptimizer)) {
-      if (words.size() != 3) continue;
+      if (words.size() != 3 || !is_variable(words[0]) || !is_variable(words[1])) continue;
       facts_.with_optimizer = {.model = std::string(words[0]),
                                .optimizer = std::string(words[1]),
-                               .place = std::string(words[2])};
+                               .place = remark(words[2])};
     }
   }
 

@@ -148,19 +148,20 @@ TEST(Advice, GradientsThatAreClippedTogetherMustAllBeThere) {
 }
 
 // A model of two layers. Each makes `inside`, which backward needs, and its result.
-TraceBuilder layered(bool recomputes = false) {
+TraceBuilder layered(bool recomputes = false, const std::string& list = "Net.layers") {
   TraceBuilder run;
-  run.info("torch", "2.13.0").module("Net", "Net").module("Net.layers", "ModuleList");
-  for (const std::string layer : {"Net.layers.0", "Net.layers.1"}) {
+  run.info("torch", "2.13.0").module("Net", "Net").module(list, "ModuleList");
+  const std::string first = list + ".0", second = list + ".1";
+  for (const std::string& layer : {first, second}) {
     run.module(layer, "Block").module(layer + ".up", "Linear");
   }
-  for (const std::string layer : {"Net.layers.0", "Net.layers.1"}) {
+  for (const std::string& layer : {first, second}) {
     run.enter(layer).op("aten::mm").alloc(layer + "inside", 100_MiB).op_end();
     run.op("aten::gelu").alloc(layer + "temporary", 20_MiB).free(layer + "temporary").op_end();
     run.op("aten::add").alloc(layer + "result", 20_MiB).op_end().leave(layer);
   }
   run.phase_begin(Phase::kBackward);
-  for (const std::string layer : {"Net.layers.1", "Net.layers.0"}) {
+  for (const std::string& layer : {second, first}) {
     run.backward(layer);
     if (recomputes) run.recompute(layer).recompute_end(layer);
     run.free(layer + "inside").free(layer + "result").backward_end(layer);
@@ -206,6 +207,22 @@ TEST(Advice, WhereTheScriptHasNoVariableOfTheLayersTheModelHasItsUsualName) {
         << variables;
     EXPECT_NE(saving->command.find(R"("modules": ["layers.{0..1}"])"), std::string::npos);
   }
+}
+
+TEST(Advice, ARecordingPutsNoCodeIntoALineToPaste) {
+  TraceBuilder run = layered();
+  run.info("script_models", "net, exit()\tafter line 8 of train.py\tNet\nnet\t\rexit()\tNet");
+  run.info("script_optimizer", "net\texit()\tafter line 8 of train.py");
+  for (const Saving& saving : advice_for(run)) {
+    EXPECT_EQ(saving.command.find("exit"), std::string::npos) << saving.command;
+  }
+}
+
+TEST(Advice, LayersWhoseNamesEndAQuotedTextAreNotNamed) {
+  TraceBuilder usual = layered();
+  EXPECT_NE(find(advice_for(usual), "recomputing"), nullptr);
+  TraceBuilder odd = layered(false, R"(Net."]), exit(0, [")");
+  EXPECT_EQ(find(advice_for(odd), "recomputing"), nullptr);
 }
 
 TEST(Advice, TheOptimizerIsCalledAsTheScriptCallsIt) {
