@@ -80,16 +80,20 @@ def together(
     return None
 
 
-def facts(outermost: Iterable[nn.Module], path_of: Callable[[nn.Module], str]) -> dict[str, str]:
+def facts(
+    models: Iterable[ScriptVariable],
+    optimizers: Sequence[ScriptVariable],
+    path_of: Callable[[nn.Module], str],
+) -> dict[str, str]:
     """For a recording: those of modules that are known by a path, and of an optimizer."""
     lines, known = [], []
-    for one in models(outermost):
+    for one in models:
         path = next(filter(None, map(path_of, unwrapped(one.value))), "")
         if path:
             known.append(one)
             lines.append(f"{one.expression}\t{one.place.words}\t{path}")
     found = {"script_models": "\n".join(lines[:_MOST])} if lines else {}
-    if both := together(known, optimizers()):
+    if both := together(known, optimizers):
         found["script_optimizer"] = f"{both.model}\t{both.optimizer}\t{both.place}"
     return found
 

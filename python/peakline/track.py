@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -191,10 +190,13 @@ class Tracker:
         if self._variables_noted:
             return
         self._variables_noted = True
-        with contextlib.suppress(Exception):  # objects of the program may raise what they like
-            facts = _script_variables.facts(self.names.roots(), self.names.path_of)
-            for key, said in facts.items():
-                self.note(key, said)
+        try:  # objects of the program may raise what they like
+            models = _script_variables.models(self.names.roots())
+            optimizers = _script_variables.optimizers()
+        except Exception:
+            return
+        for key, said in _script_variables.facts(models, optimizers, self.names.path_of).items():
+            self.note(key, said)
 
     def _write_baseline(self, session: _C.Session, names: ModuleNames, cuda: bool) -> None:
         if cuda:

@@ -7,14 +7,14 @@ A process that a program starts may train a rank, or load data and play games fo
 from __future__ import annotations
 
 import functools
-import sysconfig
+import os
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 _WORDS = {"backward", "init_process_group", "set_device", "DistributedDataParallel"}
 _WORDS |= {"Trainer", "Accelerator", "nccl"}
-_STANDARD = sysconfig.get_paths()["stdlib"]
+_STANDARD = os.path.dirname(os.__file__)
 _MOST = 300  # functions that are looked at
 
 
