@@ -117,6 +117,7 @@ class Finder {
       named[module] = true;
     }
     std::vector<std::string_view> paths;
+    paths.reserve(named.size());
     for (const auto& [module, _] : named) paths.push_back(path(module));
     if (!std::ranges::all_of(paths, can_be_quoted)) facts_.trained_calls.clear();
     name_by_variables(paths);
