@@ -53,11 +53,17 @@ for _ in range(3):
 """
 
 
-def estimate(folder, *words: str) -> tuple[int, dict, str]:
+ENOUGH = "600"  # seconds, on a machine however slow
+
+
+def estimate(folder, *words: str, advice: str = ENOUGH) -> tuple[int, dict, str]:
     (folder / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "peakline", "estimate", "train.py", "--memory", "200MiB"]
     done = subprocess.run(
-        [*command, "--json", "answer.json", *words], cwd=folder, capture_output=True, text=True
+        [*command, "--json", "answer.json", "--advice", advice, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     return done.returncode, json.loads((folder / "answer.json").read_text()), done.stdout
 
@@ -77,7 +83,7 @@ def test_a_smaller_batch_and_checkpointing_are_said_and_followed_they_fit(tmp_pa
 
 
 def test_nothing_is_tried_when_told(tmp_path):
-    status, answer, _ = estimate(tmp_path, "--advice", "0")
+    status, answer, _ = estimate(tmp_path, advice="0")
     assert status == 3
     assert answer["oom"]["would_help"] == []
 
@@ -191,13 +197,13 @@ def test_run_tries_on_a_gpu_like_the_real_one(tmp_path, monkeypatch, capsys):
     (tmp_path / "train.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=60.0)
+    args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=float(ENOUGH))
     again = _Again(args)
     again.batch._sizes.append(Size("batch_size", 4096))
     facts = SimpleNamespace(device="cuda:0", limit=200 * MiB, failure={"step": 1})
     (said,) = again.advice(facts)
     assert said.startswith("--batch_size 1024 instead of 4096 fits")
-    assert "trying a smaller --batch_size, for 60 s at most" in capsys.readouterr().err
+    assert "trying a smaller --batch_size, for 600 s at most" in capsys.readouterr().err
     assert again.advice(SimpleNamespace(**vars(facts) | {"device": "cpu"})) == []
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Nobody's GPU")
     assert again.advice(facts) == []
@@ -212,7 +218,7 @@ def test_what_is_tried_comes_past_the_step_that_failed(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(leaks)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=60.0)
+    args = argparse.Namespace(script="train.py", module=None, script_args=[], advice=float(ENOUGH))
     again = _Again(args)
     again.batch._sizes.append(Size("batch_size", 4096))
 
