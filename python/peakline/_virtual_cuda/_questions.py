@@ -25,6 +25,7 @@ from peakline._virtual_cuda._made_up import MadeUp
 
 ENDLESS = 10_000  # questions of one line while the program does not go on
 _TOLD_LINES = 3
+_FILLS = "fill a table"  # part by part, which comes to an end
 _OFTEN = 50  # such questions of one line, over so many seconds: it may be waiting
 _PATIENCE = 5.0
 _clock = time.monotonic  # the real one, whatever a virtual GPU does to time
@@ -76,6 +77,8 @@ class Questions:
             decides = ""
         if decides:
             self._told[decides][_short(filename, number)] += 1
+        if what == _FILLS:
+            return
         self._since_then[filename, number] += 1
         self._tell_waiting((filename, number))
         if self._since_then[filename, number] >= ENDLESS:

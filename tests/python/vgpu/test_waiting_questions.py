@@ -58,6 +58,31 @@ def test_a_loop_over_a_dataset_may_ask_for_every_batch(monkeypatch: pytest.Monke
     assert questions_of_each_turn(iter(loader), monkeypatch) == 50
 
 
+def test_a_table_of_the_host_may_be_filled_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_questions, "ENDLESS", 20)
+    table = torch.zeros(60, 1)
+    with peakline.virtual_gpu("h200"):
+        unknown = torch.rand(4, device="cuda")
+        for row in range(60):
+            table[row, 0] = unknown.sum()
+
+
+def test_one_part_that_is_copied_again_and_again_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_questions, "ENDLESS", 20)
+    flags = torch.zeros(2)
+    with peakline.virtual_gpu("h200"):
+        unknown = torch.rand(4, device="cuda")
+
+        def wait() -> None:
+            for turn in range(60):
+                flags[turn % 2] = unknown.sum()
+
+        with pytest.raises(EndlessQuestion):
+            wait()
+
+
 def test_a_loop_without_an_end_of_its_own_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(IterableDataset[torch.Tensor]):
         def __iter__(self) -> Iterator[torch.Tensor]:
